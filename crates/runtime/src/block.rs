@@ -1,0 +1,197 @@
+//! A block: consecutive stream positions with identities, metadata and verified payloads.
+//! Blocks, not samples, cross threads. Knows no queue and no Python.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::ArrayRef;
+use dataset_rt_storage::Result;
+use dataset_rt_storage::read::{Cache, Fetcher, Payload, PayloadPlace};
+
+use crate::active::{SampleRef, gather_stored};
+use crate::snapshot::Snapshot;
+
+/// Scratch of the threads that fetch (decompressors, decompressed batches), reused between blocks.
+/// As many exist as threads ever fetched at once.
+#[derive(Default)]
+pub struct FetcherShelf {
+    idle: Mutex<Vec<Fetcher>>,
+}
+
+impl FetcherShelf {
+    fn with<R>(&self, work: impl FnOnce(&mut Fetcher) -> R) -> R {
+        let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fetcher = lock().pop().unwrap_or_default();
+        let result = work(&mut fetcher);
+        lock().push(fetcher);
+        result
+    }
+}
+
+/// Consecutive positions of a stream, ready to deliver.
+pub struct Block {
+    samples: Vec<SampleRef>,
+    places: Vec<PayloadPlace>,
+    payloads: Vec<Payload>,
+    columns: Vec<ArrayRef>,
+    caches: Arc<[Arc<Cache>]>,
+    fetchers: Arc<FetcherShelf>,
+    budget_bytes: u64,
+}
+
+impl Block {
+    /// Loads stream positions `positions`, with payloads of up to `budget_bytes` (at least one);
+    /// [`Block::fetch_more`] brings the others when they are due.
+    ///
+    /// # Errors
+    /// `Corrupt` and the like when anything these positions touch is damaged.
+    pub fn load(snapshot: &Snapshot, positions: Range<u64>, budget_bytes: u64) -> Result<Self> {
+        let len = usize::try_from(positions.end - positions.start).unwrap_or(0);
+        let mut rows = vec![0; len];
+        snapshot.plan()?.rows_into(positions.start, &mut rows);
+        Self::of_rows(snapshot, &rows, budget_bytes)
+    }
+
+    /// Loads any stream positions, in the order given, as [`Block::load`] does.
+    ///
+    /// # Errors
+    /// As [`Block::load`].
+    pub fn scattered(snapshot: &Snapshot, positions: &[u64], budget_bytes: u64) -> Result<Self> {
+        let plan = snapshot.plan()?;
+        let mut rows = vec![0; positions.len()];
+        for (row, &position) in rows.iter_mut().zip(positions) {
+            plan.rows_into(position, std::slice::from_mut(row));
+        }
+        Self::of_rows(snapshot, &rows, budget_bytes)
+    }
+
+    fn of_rows(snapshot: &Snapshot, rows: &[u64], budget_bytes: u64) -> Result<Self> {
+        let table = snapshot.table();
+        let samples: Vec<SampleRef> =
+            rows.iter().map(|&row| table.sample_at(row)).collect::<Result<_>>()?;
+        let columns = table.gather(rows, &samples)?;
+        Self::of_samples(snapshot, samples, columns, budget_bytes)
+    }
+
+    /// One physical sample with its stored columns, outside any stream.
+    ///
+    /// # Errors
+    /// As [`Block::load`].
+    pub fn physical(snapshot: &Snapshot, sample: SampleRef) -> Result<Self> {
+        let samples = vec![sample];
+        let columns = gather_stored(snapshot.table().caches(), &samples)?;
+        Self::of_samples(snapshot, samples, columns, 0)
+    }
+
+    fn of_samples(
+        snapshot: &Snapshot,
+        samples: Vec<SampleRef>,
+        columns: Vec<ArrayRef>,
+        budget_bytes: u64,
+    ) -> Result<Self> {
+        let caches = Arc::clone(snapshot.table().caches());
+        let places = locate(&caches, &samples)?;
+        let mut block = Self {
+            payloads: Vec::with_capacity(samples.len()),
+            samples,
+            places,
+            columns,
+            caches,
+            fetchers: Arc::clone(snapshot.fetchers()),
+            budget_bytes,
+        };
+        block.fetch_more()?;
+        Ok(block)
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Identity of sample `i`: cache id and row.
+    pub fn identity(&self, i: usize) -> (u64, u64) {
+        let sample = self.samples[i];
+        (self.caches[sample.cache as usize].cache_id(), sample.sample_id)
+    }
+
+    /// The delivered columns, one array of `len` values each.
+    pub fn columns(&self) -> &[ArrayRef] {
+        &self.columns
+    }
+
+    /// Payloads fetched so far: those of the first samples.
+    pub fn payloads(&self) -> &[Payload] {
+        &self.payloads
+    }
+
+    /// Gives the payloads fetched before up and fetches the next, up to the byte budget and at
+    /// least one. `first` is the sample the new ones begin at.
+    ///
+    /// # Errors
+    /// `Corrupt` and the like when a payload is damaged.
+    pub fn fetch_more(&mut self) -> Result<()> {
+        let from = self.payloads.len();
+        let mut bytes = 0_u64;
+        let mut until = from;
+        while until < self.places.len() {
+            bytes += u64::from(self.places[until].raw_len());
+            if until > from && bytes > self.budget_bytes {
+                break;
+            }
+            until += 1;
+        }
+        let fetchers = Arc::clone(&self.fetchers);
+        fetchers.with(|fetcher| self.fetch(from..until, fetcher))
+    }
+
+    fn fetch(&mut self, range: Range<usize>, fetcher: &mut Fetcher) -> Result<()> {
+        let samples = &self.samples[range.clone()];
+        let places = &self.places[range];
+        let Some(first) = samples.first() else { return Ok(()) };
+        if samples.iter().all(|sample| sample.cache == first.cache) {
+            let before = self.payloads.len();
+            let fetched =
+                self.caches[first.cache as usize].fetch(places, fetcher, &mut self.payloads);
+            if fetched.is_err() {
+                self.payloads.truncate(before);
+            }
+            return fetched;
+        }
+        let mut by_cache: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (i, sample) in samples.iter().enumerate() {
+            by_cache.entry(sample.cache).or_default().push(i);
+        }
+        let mut placed: Vec<Option<Payload>> = samples.iter().map(|_| None).collect();
+        for (cache, members) in by_cache {
+            let wanted: Vec<PayloadPlace> = members.iter().map(|&i| places[i]).collect();
+            let mut fetched = Vec::with_capacity(wanted.len());
+            self.caches[cache as usize].fetch(&wanted, fetcher, &mut fetched)?;
+            for (i, payload) in members.into_iter().zip(fetched) {
+                placed[i] = Some(payload);
+            }
+        }
+        self.payloads.extend(placed.into_iter().flatten());
+        Ok(())
+    }
+
+    /// Lets go of the payload of sample `i`, which was delivered.
+    pub fn release(&mut self, i: usize) {
+        if let Some(payload) = self.payloads.get_mut(i) {
+            *payload = Payload::default();
+        }
+    }
+}
+
+fn locate(caches: &[Arc<Cache>], samples: &[SampleRef]) -> Result<Vec<PayloadPlace>> {
+    samples
+        .iter()
+        .map(|sample| caches[sample.cache as usize].locate(sample.sample_id))
+        .collect()
+}

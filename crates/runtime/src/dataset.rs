@@ -1,0 +1,341 @@
+//! A dataset: caches read as one, an active table, a place in the stream.
+//! All a user relies on, without Python.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use dataset_rt_sampler::{Cursor, CursorError, Mode, SAMPLER_VERSION};
+use dataset_rt_storage::format::schema::StoredSchema;
+use dataset_rt_storage::read::{Cache, OpenOptions};
+use dataset_rt_storage::store::IoMode;
+use dataset_rt_storage::{Error, Kind, Result};
+use dataset_rt_validator::table::{CacheColumns, check_table};
+use dataset_rt_validator::{Level, verify_cache};
+
+use crate::active::{ActiveTable, SampleRef};
+use crate::block::{Block, FetcherShelf};
+use crate::pool::WorkerPool;
+use crate::resources::readahead_bytes_default;
+use crate::snapshot::Snapshot;
+use crate::stream::{ReadAhead, Stream};
+
+/// How a dataset reads.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Seed of the order.
+    pub seed: u64,
+    /// Order of the stream.
+    pub mode: Mode,
+    /// Samples that may be under way, at least 1.
+    pub prefetch_samples: u64,
+    /// Bytes that may be under way; `None` derives them from the memory this process may use.
+    pub prefetch_bytes: Option<u64>,
+    /// Verify each cache in full while opening.
+    pub validate_cache: bool,
+    /// Check everything against the manifest's digests before its first use.
+    pub verify: bool,
+    /// How files are read.
+    pub io: IoMode,
+}
+
+/// Caches with equal schemas, read as one stream.
+pub struct Dataset {
+    caches: Arc<[Arc<Cache>]>,
+    options: ReadOptions,
+    pool: Arc<WorkerPool>,
+    fetchers: Arc<FetcherShelf>,
+    /// Held for moments only, never while waiting or working.
+    state: Mutex<State>,
+}
+
+struct State {
+    snapshot: Arc<Snapshot>,
+    cursor: Cursor,
+}
+
+impl Dataset {
+    /// Opens `paths` as one dataset.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no paths or differing schemas, `Conflict` when two paths hold the same
+    /// contents, and whatever opening or verifying a cache meets.
+    pub fn open(paths: &[PathBuf], options: ReadOptions, pool: Arc<WorkerPool>) -> Result<Self> {
+        let open = OpenOptions { verify: options.verify, io: options.io };
+        let mut caches: Vec<Arc<Cache>> = Vec::with_capacity(paths.len());
+        for path in paths {
+            if options.validate_cache {
+                refuse_damaged(path)?;
+            }
+            let cache = Arc::new(Cache::open(path, &open)?);
+            check_fits(&caches, &cache, paths)?;
+            caches.push(cache);
+        }
+        if caches.is_empty() {
+            return Err(Error::invalid("no cache paths were given; name at least one cache"));
+        }
+        let caches: Arc<[Arc<Cache>]> = caches.into();
+        let table = ActiveTable::whole(Arc::clone(&caches));
+        let rows = table.rows();
+        let fetchers = Arc::new(FetcherShelf::default());
+        let snapshot =
+            Arc::new(Snapshot::new(table, options.mode, options.seed, Arc::clone(&fetchers)));
+        let state = Mutex::new(State { snapshot, cursor: Cursor::new(rows) });
+        Ok(Self { caches, options, pool, fetchers, state })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is replaced by whole assignments: a poisoned lock still holds a valid one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.state().snapshot)
+    }
+
+    /// The caches, in the order they were named.
+    pub fn caches(&self) -> &[Arc<Cache>] {
+        &self.caches
+    }
+
+    /// Stored columns of every cache.
+    pub fn schema(&self) -> &StoredSchema {
+        self.caches[0].schema()
+    }
+
+    /// How far streams run ahead.
+    pub fn read_ahead(&self) -> ReadAhead {
+        ReadAhead {
+            samples: self.options.prefetch_samples.max(1),
+            bytes: self.options.prefetch_bytes.unwrap_or_else(readahead_bytes_default),
+        }
+    }
+
+    /// Claims the next window of the stream.
+    ///
+    /// # Errors
+    /// `InvalidInput` at the end of the stream.
+    pub fn claim(&self) -> Result<Stream> {
+        let (snapshot, window) = {
+            let mut state = self.state();
+            let window = state.cursor.claim().map_err(cursor_error)?;
+            (Arc::clone(&state.snapshot), window)
+        };
+        Ok(Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead(), window))
+    }
+
+    /// Samples per epoch.
+    pub fn epoch_len(&self) -> u64 {
+        self.state().cursor.len
+    }
+
+    /// Number of the next iterator's epoch.
+    pub fn epoch(&self) -> u64 {
+        self.state().cursor.epoch
+    }
+
+    /// Makes `epoch` the next iterator's.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the position lies behind the end of the stream.
+    pub fn set_epoch(&self, epoch: u64) -> Result<()> {
+        self.state().cursor.set_epoch(epoch).map_err(cursor_error)
+    }
+
+    /// Gives later windows `len` samples.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0.
+    pub fn set_epoch_len(&self, len: u64) -> Result<()> {
+        self.state().cursor.set_epoch_len(len).map_err(cursor_error)
+    }
+
+    /// Positions `indices` of the epoch that the next iterator would read, in the order given.
+    ///
+    /// # Errors
+    /// `SampleNotFound` for an index that is not below the epoch's length.
+    pub fn samples_at(&self, indices: &[u64]) -> Result<Block> {
+        let (snapshot, window) = {
+            let state = self.state();
+            (Arc::clone(&state.snapshot), state.cursor.peek())
+        };
+        let positions: Vec<u64> = indices
+            .iter()
+            .map(|&i| match window.start.checked_add(i) {
+                Some(position) if i < window.len => Ok(position),
+                _ => Err(Error::new(
+                    Kind::SampleNotFound,
+                    format!("index {i} is out of range; expected 0 <= index < {}", window.len),
+                )),
+            })
+            .collect::<Result<_>>()?;
+        Block::scattered(&snapshot, &positions, self.read_ahead().block_bytes())
+    }
+
+    /// One physical sample with its stored columns.
+    ///
+    /// # Errors
+    /// `SampleNotFound` for an identity that no cache of the dataset holds.
+    pub fn physical_sample(&self, cache_id: u64, sample_id: u64) -> Result<Block> {
+        let cache = self.caches.iter().position(|cache| cache.cache_id() == cache_id);
+        let rows = cache.map(|i| self.caches[i].rows());
+        match (cache, rows) {
+            (Some(cache), Some(rows)) if sample_id < rows => {
+                let sample = SampleRef { cache: cache as u32, sample_id };
+                Block::physical(&self.snapshot(), sample)
+            }
+            (_, rows) => Err(Error::new(
+                Kind::SampleNotFound,
+                match rows {
+                    None => format!(
+                        "cache_id {cache_id} is not in this dataset; expected one of {:?}",
+                        self.caches.iter().map(|c| c.cache_id()).take(10).collect::<Vec<_>>()
+                    ),
+                    Some(rows) => format!(
+                        "sample_id {sample_id} is not in cache {cache_id}; expected a value below \
+                         {rows}"
+                    ),
+                },
+            )),
+        }
+    }
+
+    /// The active table as record batches: identity, stored, weight, extras.
+    ///
+    /// # Errors
+    /// `Corrupt` when metadata is damaged.
+    pub fn table(&self) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let snapshot = self.snapshot();
+        Ok((snapshot.table().frame_schema(), snapshot.table().frame()?))
+    }
+
+    /// Replaces the active table after full validation; on error nothing changes.
+    ///
+    /// `table` must have passed Arrow's full validation. Columns named in `edited` may differ
+    /// from the caches' values.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming column, row, expected and found.
+    pub fn update_table(&self, table: &[RecordBatch], edited: &[String]) -> Result<()> {
+        let stored: Vec<Vec<RecordBatch>> =
+            self.caches.iter().map(|cache| cache.metadata_batches()).collect::<Result<_>>()?;
+        let columns: Vec<CacheColumns<'_>> = self
+            .caches
+            .iter()
+            .zip(&stored)
+            .map(|(cache, batches)| CacheColumns {
+                cache_id: cache.cache_id(),
+                rows: cache.rows(),
+                batches,
+            })
+            .collect();
+        let checked = check_table(table, self.schema(), &columns, edited)?;
+        let active = ActiveTable::checked(Arc::clone(&self.caches), checked);
+        let rows = active.rows();
+        let snapshot = Arc::new(Snapshot::new(
+            active,
+            self.options.mode,
+            self.options.seed,
+            Arc::clone(&self.fetchers),
+        ));
+        let mut state = self.state();
+        state.cursor.table_replaced(rows).map_err(cursor_error)?;
+        state.snapshot = snapshot;
+        Ok(())
+    }
+
+    /// Hexadecimal BLAKE3 of everything the order depends on; the position is not part of it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::plan`].
+    pub fn order_fingerprint(&self) -> Result<String> {
+        let snapshot = self.snapshot();
+        let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order fingerprint");
+        let mode = self.options.mode.as_str();
+        hasher.update(&SAMPLER_VERSION.to_le_bytes());
+        hasher.update(&(mode.len() as u64).to_le_bytes());
+        hasher.update(mode.as_bytes());
+        hasher.update(&self.options.seed.to_le_bytes());
+        hasher.update(&snapshot.plan()?.digest().0);
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// Hexadecimal BLAKE3 of the identities at stream positions `start..stop`.
+    ///
+    /// # Errors
+    /// `InvalidInput` when `start` is behind `stop`.
+    pub fn order_digest(&self, start: u64, stop: u64) -> Result<String> {
+        if start > stop || stop > dataset_rt_sampler::POSITION_LIMIT {
+            return Err(Error::invalid(format!(
+                "range {start}..{stop} is not one of the stream; expected start <= stop <= 2^63"
+            )));
+        }
+        let snapshot = self.snapshot();
+        let (plan, table) = (snapshot.plan()?, snapshot.table());
+        let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order digest");
+        let mut rows = vec![0; 4096];
+        let mut position = start;
+        while position < stop {
+            let len = (stop - position).min(rows.len() as u64) as usize;
+            plan.rows_into(position, &mut rows[..len]);
+            for &row in &rows[..len] {
+                let sample = table.sample_at(row)?;
+                let cache_id = self.caches[sample.cache as usize].cache_id();
+                hasher.update(&cache_id.to_le_bytes());
+                hasher.update(&sample.sample_id.to_le_bytes());
+            }
+            position += len as u64;
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// A seed for augmentations at stream position `k`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::plan`].
+    pub fn position_seed(&self, k: u64) -> Result<u64> {
+        Ok(self.snapshot().plan()?.position_seed(k))
+    }
+}
+
+fn cursor_error(error: CursorError) -> Error {
+    Error::invalid(error.to_string())
+}
+
+fn check_fits(caches: &[Arc<Cache>], cache: &Cache, paths: &[PathBuf]) -> Result<()> {
+    let Some(first) = caches.first() else { return Ok(()) };
+    if let Some(difference) = first.schema().difference(cache.schema()) {
+        return Err(Error::invalid(format!(
+            "{} and {} store different columns ({difference}); expected equal schemas in one \
+             dataset; load them as two datasets or rewrite one",
+            paths[0].display(),
+            cache.path().display()
+        )));
+    }
+    if let Some(same) = caches.iter().find(|other| other.cache_id() == cache.cache_id()) {
+        return Err(Error::conflict(format!(
+            "{} and {} hold the same contents (cache_id {}); expected each content once; drop \
+             one path, or duplicate rows in the table instead",
+            same.path().display(),
+            cache.path().display(),
+            cache.cache_id()
+        )));
+    }
+    Ok(())
+}
+
+/// Verifies a cache at level "deep" and turns findings into an error.
+///
+/// # Errors
+/// `Corrupt` with the first finding, or what kept the verification from running.
+pub fn refuse_damaged(path: &Path) -> Result<()> {
+    let report = verify_cache(path, Level::Deep)?;
+    match report.first_error() {
+        None => Ok(()),
+        Some(finding) => Err(Error::corrupt(format!(
+            "{}: verification found {finding}; rebuild the cache",
+            path.display()
+        ))),
+    }
+}

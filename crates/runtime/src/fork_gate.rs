@@ -1,0 +1,61 @@
+//! Makes `fork` find every lock of ours free. Knows nothing of what the locks protect.
+//!
+//! A forked child inherits memory but only the forking thread: a lock that another thread held at
+//! that instant stays locked in the child for ever. Work that takes our locks runs inside
+//! [`enter`]; the border calls [`before_fork`] and [`after_fork`] around every fork, so the child
+//! starts when nobody is inside. Nobody may wait for another thread's work while inside.
+
+use std::cell::RefCell;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+static GATE: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// The forking thread survives into the child, and its guard with it.
+    static FORKING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Proof that no fork happens while it lives.
+pub struct Inside {
+    _guard: RwLockReadGuard<'static, ()>,
+}
+
+/// Waits out a fork in progress, then keeps others away. Not reentrant.
+pub fn enter() -> Inside {
+    Inside { _guard: GATE.read().unwrap_or_else(PoisonError::into_inner) }
+}
+
+/// Waits until nobody is inside and closes the gate. Call on the forking thread.
+pub fn before_fork() {
+    let guard = GATE.write().unwrap_or_else(PoisonError::into_inner);
+    FORKING.with_borrow_mut(|slot| *slot = Some(guard));
+}
+
+/// Opens the gate again, in parent and child. Call on the forking thread.
+pub fn after_fork() {
+    FORKING.with_borrow_mut(|slot| *slot = None);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_fork_waits_for_those_inside_and_lets_them_in_again() {
+        let inside = enter();
+        let (report, reports) = mpsc::channel();
+        let forker = thread::spawn(move || {
+            before_fork();
+            report.send("closed").unwrap();
+            after_fork();
+        });
+        assert!(reports.try_recv().is_err());
+        drop(inside);
+        assert_eq!(reports.recv().unwrap(), "closed");
+        forker.join().unwrap();
+        drop(enter());
+    }
+}

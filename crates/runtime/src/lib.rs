@@ -1,0 +1,31 @@
+//! The composition root: worker threads, the write pipeline, datasets and their streams.
+//!
+//! ```text
+//! write:  source thread ─► WritePipeline (encoders, committer) ─► published cache
+//! read:   Dataset ─ claim ─► Stream ─ blocks from the WorkerPool ─► consumer
+//!            └─ ActiveTable ─► Plan (order) ─► Snapshot, kept by every Stream
+//! ```
+//! Whatever a user relies on can be tested here without Python.
+
+mod active;
+mod block;
+mod dataset;
+pub mod fork_gate;
+mod plan;
+mod pool;
+mod profile;
+mod queue;
+pub mod resources;
+mod snapshot;
+mod stream;
+mod write_pipeline;
+
+pub use active::{ActiveTable, SampleRef};
+pub use block::Block;
+pub use dataset::{Dataset, ReadOptions, refuse_damaged};
+pub use pool::WorkerPool;
+pub use profile::{Profile, Stage, StageSeconds};
+pub use queue::QueueBound;
+pub use snapshot::Snapshot;
+pub use stream::{ReadAhead, Stream, panic_error};
+pub use write_pipeline::WritePipeline;

@@ -1,0 +1,249 @@
+//! From an active table to an order: canonical rows, the table's digest, the sampler.
+//! Knows no payload and no stream position.
+//!
+//! A shuffled table is a set: rows go to the sampler by identity and weight, so that neither row
+//! order nor the order of the caches changes which samples are drawn (`docs/sampling.md`).
+
+use std::sync::Arc;
+
+use arrow_array::Array;
+use dataset_rt_sampler::{Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable};
+use dataset_rt_storage::{Error, Result};
+use dataset_rt_validator::table::CheckedTable;
+
+use crate::active::ActiveTable;
+
+/// An order over the rows of one active table.
+pub struct Plan {
+    order: Order,
+    rows: RowMap,
+    digest: TableDigest,
+    position_key: StreamKey,
+}
+
+/// Canonical row -> table row.
+enum RowMap {
+    /// They are the same.
+    Same,
+    /// Caches stand in another order than their ids: canonical start, table start, per run.
+    Runs(Vec<(u64, u64)>),
+    /// Any order; tables that are not whole hold fewer than 2^32 rows.
+    Each(Vec<u32>),
+}
+
+impl Plan {
+    /// Builds the order of `table`; O(rows) only for a table that a user replaced.
+    ///
+    /// # Errors
+    /// `Internal` when a checked table holds a weight that the check should have refused.
+    pub fn new(table: &ActiveTable, mode: Mode, seed: u64) -> Result<Self> {
+        match table.as_checked() {
+            None => plan_whole(table, mode, seed),
+            Some(checked) => plan_checked(table, checked, mode, seed),
+        }
+    }
+
+    /// Table rows at stream positions `start..start + out.len()`.
+    pub fn rows_into(&self, start: u64, out: &mut [u64]) {
+        self.order.rows_into(start, out);
+        match &self.rows {
+            RowMap::Same => {}
+            RowMap::Runs(runs) => {
+                for row in out {
+                    let run = runs.partition_point(|&(canonical, _)| canonical <= *row) - 1;
+                    *row = runs[run].1 + (*row - runs[run].0);
+                }
+            }
+            RowMap::Each(rows) => {
+                for row in out {
+                    *row = u64::from(rows[*row as usize]);
+                }
+            }
+        }
+    }
+
+    /// Digest of everything of the table that decides the order.
+    pub fn digest(&self) -> &TableDigest {
+        &self.digest
+    }
+
+    /// A seed for augmentations at stream position `k`.
+    pub fn position_seed(&self, k: u64) -> u64 {
+        self.position_key.seed_at(k)
+    }
+
+    fn assemble(
+        mode: Mode,
+        seed: u64,
+        digest: TableDigest,
+        rows: RowMap,
+        order: impl FnOnce(StreamKey) -> Result<Order>,
+    ) -> Result<Self> {
+        let key = StreamKey::derive(seed, mode, &digest, Purpose::Draw);
+        let position_key = StreamKey::derive(seed, mode, &digest, Purpose::PositionSeed);
+        Ok(Self { order: order(key)?, rows, digest, position_key })
+    }
+}
+
+fn weight_failure(error: &impl std::fmt::Display) -> Error {
+    Error::internal(format!("a checked table holds a bad weight: {error}"))
+}
+
+fn plan_whole(table: &ActiveTable, mode: Mode, seed: u64) -> Result<Plan> {
+    let mut runs: Vec<(u64, u64, u64)> = Vec::new();
+    let mut start = 0;
+    for cache in table.caches().iter() {
+        runs.push((cache.cache_id(), start, cache.rows()));
+        start += cache.rows();
+    }
+    if mode != Mode::Sequential {
+        runs.sort_unstable();
+    }
+    let mut digester = TableDigester::new(mode);
+    let mut canonical = 0;
+    let mut map = Vec::with_capacity(runs.len());
+    for &(cache_id, table_start, rows) in &runs {
+        digester.push_run(cache_id, 0, rows, 1.0);
+        map.push((canonical, table_start));
+        canonical += rows;
+    }
+    let is_same = map.iter().all(|(canonical, table_start)| canonical == table_start);
+    let rows = if is_same { RowMap::Same } else { RowMap::Runs(map) };
+    Plan::assemble(mode, seed, digester.finish(), rows, |key| match mode {
+        Mode::Sequential => Ok(Order::sequential(table.rows())),
+        _ => Order::uniform(key, table.rows(), 1.0).map_err(|e| weight_failure(&e)),
+    })
+}
+
+fn plan_checked(
+    table: &ActiveTable,
+    checked: &CheckedTable,
+    mode: Mode,
+    seed: u64,
+) -> Result<Plan> {
+    let ranks = Ranks::new(table, checked);
+    let rows = if mode == Mode::Sequential || ranks.are_canonical() {
+        RowMap::Same
+    } else {
+        RowMap::Each(ranks.canonical_rows()?)
+    };
+    let mut digester = TableDigester::new(mode);
+    let mut weights = Vec::with_capacity(checked.rows());
+    let mut take = |row: usize| {
+        let (cache_id, sample_id, weight) = ranks.row(row);
+        digester.push(cache_id, sample_id, weight);
+        weights.push(weight);
+    };
+    match &rows {
+        RowMap::Each(order) => order.iter().for_each(|&row| take(row as usize)),
+        _ => (0..checked.rows()).for_each(&mut take),
+    }
+    Plan::assemble(mode, seed, digester.finish(), rows, |key| match mode {
+        Mode::Sequential => Ok(Order::sequential(table.rows())),
+        _ => WeightTable::build(weights.iter().copied())
+            .map(|weights| Order::multinomial(key, Arc::new(weights)))
+            .map_err(|e| weight_failure(&e)),
+    })
+}
+
+/// Identities of a checked table as one number each, ascending in canonical order.
+struct Ranks<'a> {
+    checked: &'a CheckedTable,
+    /// Per cache ordinal: cache id and the rank of its sample 0.
+    caches: Vec<(u64, u64)>,
+    samples_total: u64,
+}
+
+impl<'a> Ranks<'a> {
+    fn new(table: &ActiveTable, checked: &'a CheckedTable) -> Self {
+        let caches = table.caches();
+        let mut sorted: Vec<usize> = (0..caches.len()).collect();
+        sorted.sort_unstable_by_key(|&i| caches[i].cache_id());
+        let mut bases = vec![(0, 0); caches.len()];
+        let mut base = 0;
+        for i in sorted {
+            bases[i] = (caches[i].cache_id(), base);
+            base += caches[i].rows();
+        }
+        Self { checked, caches: bases, samples_total: base }
+    }
+
+    /// `(cache_id, sample_id, weight)` of a table row that exists.
+    fn row(&self, row: usize) -> (u64, u64, f64) {
+        self.checked.row(row).map_or((0, 0, 0.0), |found| {
+            let cache_id = self.caches.get(found.cache as usize).map_or(0, |c| c.0);
+            (cache_id, found.sample_id, found.weight)
+        })
+    }
+
+    /// Calls `visit(row, rank, weight)` for every row in table order, chunk by chunk.
+    fn for_each(&self, mut visit: impl FnMut(usize, u64, f64)) {
+        use dataset_rt_validator::table::CacheOrdinals;
+        let ordinals = self.checked.caches();
+        let mut row = 0;
+        for (ids, weights) in self.checked.sample_ids().iter().zip(self.checked.weights()) {
+            debug_assert_eq!(ids.len(), weights.len());
+            for (&sample_id, &weight) in ids.values().iter().zip(weights.values()) {
+                let cache = match ordinals {
+                    CacheOrdinals::One(cache) => cache,
+                    CacheOrdinals::PerRow(caches) => caches.get(row).copied().unwrap_or(0),
+                };
+                let base = self.caches.get(cache as usize).map_or(0, |c| c.1);
+                visit(row, base + sample_id, weight);
+                row += 1;
+            }
+        }
+    }
+
+    fn are_canonical(&self) -> bool {
+        let mut last = (0, 0);
+        let mut ascending = true;
+        self.for_each(|_, rank, weight| {
+            let key = (rank, weight.to_bits());
+            ascending &= last <= key;
+            last = key;
+        });
+        ascending
+    }
+
+    /// Table rows in canonical order: by rank, weight bits, then table position.
+    fn canonical_rows(&self) -> Result<Vec<u32>> {
+        let rows = self.checked.rows();
+        u32::try_from(rows).map_err(|_| {
+            Error::unsupported(format!("{rows} table rows; expected fewer than 2^32"))
+        })?;
+        // A counting sort costs four bytes a sample of the caches: worth it unless the table is
+        // a small part of them.
+        if self.samples_total <= 8 * rows as u64 {
+            return Ok(self.counting_sort(rows));
+        }
+        let mut keys = Vec::with_capacity(rows);
+        self.for_each(|row, rank, weight| keys.push((rank, weight.to_bits(), row as u32)));
+        keys.sort_unstable();
+        Ok(keys.into_iter().map(|(_, _, row)| row).collect())
+    }
+
+    fn counting_sort(&self, rows: usize) -> Vec<u32> {
+        let mut next = vec![0_u32; self.samples_total as usize + 1];
+        self.for_each(|_, rank, _| next[rank as usize + 1] += 1);
+        for i in 1..next.len() {
+            next[i] += next[i - 1];
+        }
+        let mut sorted = vec![0_u32; rows];
+        self.for_each(|row, rank, _| {
+            let slot = &mut next[rank as usize];
+            sorted[*slot as usize] = row as u32;
+            *slot += 1;
+        });
+        // Rows of one identity are in table order now; weight bits come before that.
+        let mut start = 0;
+        for &end in &next[..self.samples_total as usize] {
+            let group = &mut sorted[start..end as usize];
+            if group.len() > 1 {
+                group.sort_by_key(|&row| self.row(row as usize).2.to_bits());
+            }
+            start = end as usize;
+        }
+        sorted
+    }
+}

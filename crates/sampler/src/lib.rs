@@ -1,0 +1,31 @@
+//! Deterministic order of rows: keys, draws, streams and windows. Knows no Arrow, file, clock, thread.
+//!
+//! ```text
+//! (cache_id, sample_id, weight)* ── TableDigester ──► TableDigest ┐
+//!                                       seed, Mode, Purpose ──────┴─► StreamKey ── Philox ──► bits(k)
+//! weight* ── WeightTable (integer inverse CDF + guide) ─────────────────┐                        │
+//!                                                                       └──────────► Order ◄─────┘
+//! Cursor ── claim ──► Window [start, start + len) of positions k ─────────────────► row_at(k)
+//! ```
+//!
+//! An order is a pure function from a position `k` of one endless stream to a row of the active
+//! table. Epochs, ranks, workers and resume are arithmetic on `k`. The rules, numbered S1 and up,
+//! are in `docs/sampling.md`; comments here refer to them by number.
+
+#![forbid(unsafe_code)]
+
+mod cursor;
+mod digest;
+mod key;
+mod mode;
+mod order;
+mod philox;
+mod weights;
+
+pub use cursor::{Cursor, CursorError, POSITION_LIMIT, Window};
+pub use digest::{RowKey, TableDigest, TableDigester};
+pub use key::{Purpose, StreamKey};
+pub use mode::{Mode, SAMPLER_VERSION};
+pub use order::{NO_ROW, Order};
+pub use philox::philox4x32_10;
+pub use weights::{WeightError, WeightProblem, WeightTable};

@@ -1,0 +1,18 @@
+//! Weights as intervals of integers; knows nothing of keys, positions or random bits' origin.
+//!
+//! ```text
+//! f64 weight ── quantise ──► q ── running sum, shift ──► thresholds T ── min { i : T_i > r } ──► row
+//!                              └─ all weights equal: closed form, no T (equal.rs)
+//! guide.rs narrows the search and never changes its result
+//! ```
+
+mod equal;
+mod error;
+mod guide;
+mod quantise;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use error::{WeightError, WeightProblem};
+pub use table::WeightTable;

@@ -1,0 +1,400 @@
+//! `manifest.json`: the publication marker, and the root of the digest chain. No file is read here.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::codec::{Algo, Compression, Scope};
+use super::content::cache_id_of;
+use super::digest::{Digest, DigestLayout, from_hex, to_hex};
+use super::index::{IndexKind, index_size_bytes};
+use super::limits::{
+    BLOCK_BYTES, COLUMNS_MAX, DICTIONARY_BYTES_MAX, FORMAT_VERSION, MANIFEST_BYTES_MAX,
+};
+use super::schema::{ColumnType, StoredColumn, StoredSchema};
+use crate::{Error, Kind, Result};
+
+/// File name of the manifest.
+pub const MANIFEST_FILE: &str = "manifest.json";
+/// File name of the metadata table.
+pub const METADATA_FILE: &str = "metadata.arrow";
+/// File name of the payload index.
+pub const INDEX_FILE: &str = "index.bin";
+/// File name of the block digests.
+pub const DIGESTS_FILE: &str = "digests.bin";
+/// File name of the compression dictionary, where there is one.
+pub const DICTIONARY_FILE: &str = "dictionary.bin";
+/// Directory of the shards.
+pub const SHARDS_DIR: &str = "shards";
+
+const FORMAT_NAME: &str = "dataset_rt";
+const SELF_DIGEST_KEY: &str = "\n  \"manifest_blake3\": \"";
+const SELF_DIGEST_END: &str = "\"\n}\n";
+
+/// Path of shard number `shard` within the cache.
+pub fn shard_path(shard: usize) -> String {
+    format!("{SHARDS_DIR}/{shard:06}.arrow")
+}
+
+/// One file of the cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Path relative to the cache directory.
+    pub path: String,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// BLAKE3 of the file, hexadecimal.
+    pub blake3: String,
+}
+
+/// One shard: a contiguous range of samples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardEntry {
+    /// Path relative to the cache directory.
+    pub path: String,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// BLAKE3 of the file, hexadecimal.
+    pub blake3: String,
+    /// Samples in the shard.
+    pub rows: u64,
+}
+
+/// One stored column as the manifest writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnEntry {
+    /// Exact name.
+    pub name: String,
+    /// Type as text, see [`ColumnType::to_text`].
+    #[serde(rename = "type")]
+    pub type_text: String,
+    /// Whether values may be null.
+    pub nullable: bool,
+}
+
+/// Everything a cache says about itself. Field order is the order in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Always `dataset_rt`.
+    pub format: String,
+    /// Version of the format that the files obey.
+    pub format_version: u64,
+    /// Identity: the low 53 bits of `content_blake3`.
+    pub cache_id: u64,
+    /// Digest of the logical contents, hexadecimal.
+    pub content_blake3: String,
+    /// Name of the source.
+    pub source_name: String,
+    /// Version of the preprocessing, as the source said it.
+    pub fingerprint: Option<String>,
+    /// Samples in the cache.
+    pub samples_total: u64,
+    /// Payload bytes before compression.
+    pub payload_bytes_total: u64,
+    /// Stored columns in source order.
+    pub columns: Vec<ColumnEntry>,
+    /// How payloads are stored.
+    pub compression: Compression,
+    /// Bytes per verified block.
+    pub block_bytes: u64,
+    /// The shards in sample order.
+    pub shards: Vec<ShardEntry>,
+    /// `metadata.arrow`.
+    pub metadata: FileEntry,
+    /// `index.bin`.
+    pub index: FileEntry,
+    /// `dictionary.bin`, where payloads were compressed with one.
+    pub dictionary: Option<FileEntry>,
+    /// `digests.bin`.
+    pub digests: FileEntry,
+    /// Free text of the source; decides no identity.
+    pub provenance: BTreeMap<String, String>,
+    /// BLAKE3 of this file with these 64 digits written as zeros.
+    pub manifest_blake3: String,
+}
+
+/// Which of the cache's files, in the order of `digests.bin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifiedFile<'a> {
+    /// Path relative to the cache directory.
+    pub path: &'a str,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// BLAKE3, hexadecimal.
+    pub blake3: &'a str,
+}
+
+impl Manifest {
+    /// The bytes of `manifest.json`, self-digest filled in.
+    ///
+    /// # Errors
+    /// `Internal` when serialisation fails, `Exhausted` when the manifest would be too large.
+    pub fn encode(&mut self) -> Result<Vec<u8>> {
+        self.manifest_blake3 = "0".repeat(64);
+        let mut text = serde_json::to_string_pretty(self)
+            .map_err(|e| Error::internal(format!("cannot serialise the manifest: {e}")))?;
+        text.push('\n');
+        if text.len() as u64 > MANIFEST_BYTES_MAX {
+            return Err(Error::new(
+                Kind::Exhausted,
+                format!(
+                    "manifest of {} bytes; expected at most {MANIFEST_BYTES_MAX}; use larger \
+                     shards or less provenance",
+                    text.len()
+                ),
+            ));
+        }
+        self.manifest_blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
+        let start = text.len() - SELF_DIGEST_END.len() - 64;
+        text.replace_range(start..start + 64, &self.manifest_blake3);
+        Ok(text.into_bytes())
+    }
+
+    /// Reads and checks the bytes of `manifest.json`: version, self-digest, structure, ranges.
+    ///
+    /// # Errors
+    /// `Unsupported` for another format version, `Corrupt` for everything else that is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        check_version(bytes)?;
+        check_self_digest(bytes)?;
+        let manifest: Self = serde_json::from_slice(bytes).map_err(|e| corrupt(&e.to_string()))?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    fn check(&self) -> Result<()> {
+        let must = |holds: bool, what: &str| if holds { Ok(()) } else { Err(corrupt(what)) };
+        must(self.block_bytes == BLOCK_BYTES, "block_bytes is not 65536")?;
+        let content = from_hex(&self.content_blake3).ok_or_else(|| corrupt("content_blake3"))?;
+        must(cache_id_of(&content) == self.cache_id, "cache_id is not that of content_blake3")?;
+        must(self.samples_total > 0, "samples_total is 0")?;
+        must(!self.shards.is_empty(), "there are no shards")?;
+        let rows = self.shards.iter().try_fold(0_u64, |sum, s| sum.checked_add(s.rows));
+        must(rows == Some(self.samples_total), "samples_total is not the sum of shard rows")?;
+        for (i, shard) in self.shards.iter().enumerate() {
+            must(shard.path == shard_path(i), "a shard path is not the expected one")?;
+            must(shard.rows > 0, "a shard has no rows")?;
+        }
+        must(self.metadata.path == METADATA_FILE, "metadata.path")?;
+        must(self.index.path == INDEX_FILE, "index.path")?;
+        must(self.digests.path == DIGESTS_FILE, "digests.path")?;
+        if let Some(dictionary) = &self.dictionary {
+            must(dictionary.path == DICTIONARY_FILE, "dictionary.path")?;
+            must(dictionary.size_bytes <= DICTIONARY_BYTES_MAX, "dictionary.size_bytes")?;
+        }
+        for file in self.verified_files() {
+            must(from_hex(file.blake3).is_some(), "a file's blake3 is not 64 hex digits")?;
+            must(file.size_bytes <= i64::MAX as u64, "a file's size_bytes is out of range")?;
+        }
+        must(from_hex(&self.digests.blake3).is_some(), "digests.blake3")?;
+        let index_size = index_size_bytes(self.samples_total);
+        must(index_size == Some(self.index.size_bytes), "index.size_bytes does not fit the rows")?;
+        let layout = self.digest_layout()?;
+        must(layout.size_bytes() == self.digests.size_bytes, "digests.size_bytes does not fit")?;
+        must(self.columns.len() <= COLUMNS_MAX, "too many columns")?;
+        self.compression.validate().map_err(|e| corrupt(e.message()))?;
+        self.schema().map(drop)
+    }
+
+    /// The stored columns.
+    ///
+    /// # Errors
+    /// `Corrupt` for names or types that no writer stores.
+    pub fn schema(&self) -> Result<StoredSchema> {
+        let columns = self.columns.iter().map(|entry| {
+            let column_type = ColumnType::from_text(&entry.type_text)
+                .ok_or_else(|| corrupt(&format!("unknown column type {:?}", entry.type_text)))?;
+            let name = entry.name.clone();
+            Ok(StoredColumn { name, column_type, nullable: entry.nullable })
+        });
+        StoredSchema::new(columns.collect::<Result<_>>()?).map_err(|e| corrupt(e.message()))
+    }
+
+    /// Files that block digests cover, in the order of `digests.bin`.
+    pub fn verified_files(&self) -> impl Iterator<Item = VerifiedFile<'_>> {
+        let shards = self.shards.iter().map(|s| VerifiedFile {
+            path: &s.path,
+            size_bytes: s.size_bytes,
+            blake3: &s.blake3,
+        });
+        let others = [Some(&self.metadata), Some(&self.index), self.dictionary.as_ref()];
+        shards.chain(others.into_iter().flatten().map(FileEntry::as_verified))
+    }
+
+    /// Where each file's block digests lie.
+    ///
+    /// # Errors
+    /// `Corrupt` when sizes overflow.
+    pub fn digest_layout(&self) -> Result<DigestLayout> {
+        DigestLayout::new(self.verified_files().map(|file| file.size_bytes))
+    }
+
+    /// What the index records point at.
+    pub fn index_kind(&self) -> IndexKind {
+        match (self.compression.algo, self.compression.scope) {
+            (Algo::Lz4 | Algo::Zstd, Scope::Buffer) => IndexKind::BatchRange,
+            _ => IndexKind::FileRange,
+        }
+    }
+}
+
+impl FileEntry {
+    /// An entry for a file that was just written.
+    pub fn new(path: &str, size_bytes: u64, root: &Digest) -> Self {
+        Self { path: path.to_owned(), size_bytes, blake3: to_hex(root) }
+    }
+
+    /// The entry as one of the cache's files.
+    pub fn as_verified(&self) -> VerifiedFile<'_> {
+        VerifiedFile { path: &self.path, size_bytes: self.size_bytes, blake3: &self.blake3 }
+    }
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::corrupt(format!("{MANIFEST_FILE} is damaged or not ours: {what}; rebuild the cache"))
+}
+
+fn check_version(bytes: &[u8]) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Header {
+        format: String,
+        format_version: u64,
+    }
+    if bytes.is_empty() {
+        return Err(corrupt("the file is empty"));
+    }
+    let header: Header =
+        serde_json::from_slice(bytes).map_err(|e| corrupt(&format!("not a manifest: {e}")))?;
+    if header.format != FORMAT_NAME {
+        return Err(corrupt(&format!("format is {:?}; expected {FORMAT_NAME:?}", header.format)));
+    }
+    if header.format_version != FORMAT_VERSION {
+        return Err(Error::unsupported(format!(
+            "cache has format version {}; this release reads version {FORMAT_VERSION}; upgrade \
+             dataset_rt or rebuild the cache",
+            header.format_version
+        )));
+    }
+    Ok(())
+}
+
+fn check_self_digest(bytes: &[u8]) -> Result<()> {
+    let tail = 64 + SELF_DIGEST_END.len();
+    let start = bytes.len().checked_sub(tail).ok_or_else(|| corrupt("the file is too short"))?;
+    let (before, rest) = bytes.split_at(start);
+    let (written, end) = rest.split_at(64);
+    if !before.ends_with(SELF_DIGEST_KEY.as_bytes()) || end != SELF_DIGEST_END.as_bytes() {
+        return Err(corrupt("manifest_blake3 is not where it must be"));
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(before).update(&[b'0'; 64]).update(end);
+    let found = hasher.finalize().to_hex();
+    if found.as_bytes() != written {
+        return Err(corrupt(&format!(
+            "its digest is {found}; expected {}",
+            String::from_utf8_lossy(written)
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> Manifest {
+        let content = [7; 32];
+        let entry = |path: &str, size| FileEntry::new(path, size, &[1; 32]);
+        let mut manifest = Manifest {
+            format: FORMAT_NAME.into(),
+            format_version: FORMAT_VERSION,
+            cache_id: cache_id_of(&content),
+            content_blake3: to_hex(&content),
+            source_name: "train".into(),
+            fingerprint: None,
+            samples_total: 3,
+            payload_bytes_total: 10,
+            columns: vec![ColumnEntry {
+                name: "label".into(),
+                type_text: "int64".into(),
+                nullable: true,
+            }],
+            compression: Compression::default(),
+            block_bytes: BLOCK_BYTES,
+            shards: vec![ShardEntry {
+                path: shard_path(0),
+                size_bytes: 1000,
+                blake3: to_hex(&[2; 32]),
+                rows: 3,
+            }],
+            metadata: entry(METADATA_FILE, 500),
+            index: entry(INDEX_FILE, 64 + 48),
+            dictionary: None,
+            digests: entry(DIGESTS_FILE, 64),
+            provenance: BTreeMap::new(),
+            manifest_blake3: String::new(),
+        };
+        manifest.encode().unwrap();
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_survives() {
+        let mut manifest = sample();
+        let bytes = manifest.encode().unwrap();
+        assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_truncation_is_refused() {
+        let bytes = sample().encode().unwrap();
+        for i in 0..bytes.len() {
+            for flip in [1, 0x20, 0x80] {
+                let mut damaged = bytes.clone();
+                damaged[i] ^= flip;
+                assert!(Manifest::decode(&damaged).is_err(), "byte {i} flip {flip}");
+            }
+            assert!(Manifest::decode(&bytes[..i]).is_err(), "cut at {i}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(b'\n');
+        assert!(Manifest::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let mut manifest = sample();
+        manifest.format_version = 9;
+        let error = Manifest::decode(&manifest.encode().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported);
+        assert!(error.message().contains("version 9"), "{error}");
+    }
+
+    #[test]
+    fn crafted_manifests_with_a_right_digest_are_refused() {
+        let crafted: [fn(&mut Manifest); 12] = [
+            |m| m.cache_id += 1,
+            |m| m.samples_total = 4,
+            |m| m.shards[0].rows = u64::MAX,
+            |m| m.shards[0].path = "../../etc/passwd".into(),
+            |m| m.metadata.path = "/etc/passwd".into(),
+            |m| m.index.size_bytes = 1 << 60,
+            |m| m.digests.size_bytes = 1,
+            |m| m.shards[0].size_bytes = u64::MAX,
+            |m| m.columns[0].type_text = "list<int64>".into(),
+            |m| m.columns[0].name = "weight".into(),
+            |m| m.block_bytes = 0,
+            |m| m.metadata.blake3 = "zz".into(),
+        ];
+        for (i, change) in crafted.iter().enumerate() {
+            let mut manifest = sample();
+            change(&mut manifest);
+            let error = Manifest::decode(&manifest.encode().unwrap()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{i}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! One file of a cache: no byte of it is handed out before its block agreed with the manifest.
+//! Knows nothing of what the bytes mean.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow_buffer::Buffer;
+
+use super::chain::Chain;
+use super::lazy_file::LazyFile;
+use crate::format::digest::{Digest, block_count, block_digest, leaf_count, to_hex};
+use crate::format::limits::BLOCK_BYTES;
+use crate::{Error, Result};
+
+/// Unverified blocks read by one `pread`: 1 MiB amortises the call and stays in the L2 cache
+/// between reading and hashing.
+const BLOCKS_PER_READ: u64 = 16;
+
+/// A file, and which of its blocks this process has checked.
+pub(super) struct VerifiedFile {
+    file: LazyFile,
+    root: Digest,
+    number: usize,
+    /// `None` when the caller asked not to verify.
+    chain: Option<Arc<Chain>>,
+    checks: OnceLock<Checks>,
+}
+
+/// What the blocks must hash to, and which of them did.
+struct Checks {
+    /// The file's leaves, 32 bytes each: part of the mapped `digests.bin`, or a copy. Empty for
+    /// a file of one block, whose root says all.
+    leaves: Buffer,
+    /// One bit per block, set once its bytes agreed with the chain.
+    verified: Box<[AtomicU64]>,
+}
+
+impl VerifiedFile {
+    /// File `number` in manifest order, whose BLAKE3 is `root`.
+    pub fn new(file: LazyFile, root: Digest, number: usize, chain: Option<Arc<Chain>>) -> Self {
+        Self { file, root, number, chain, checks: OnceLock::new() }
+    }
+
+    /// Path relative to the cache directory.
+    pub fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    /// Length in bytes that the manifest states and the file had at open.
+    pub fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    /// Whether ranges come from a mapping, without copy. Opens the file.
+    pub fn is_mapped(&self) -> Result<bool> {
+        self.file.mapping().map(|mapping| mapping.is_some())
+    }
+
+    /// The verified bytes of `range` of a mapped file.
+    pub fn slice(&self, range: Range<u64>) -> Result<&[u8]> {
+        let mapping = self.mapping()?;
+        let place = self.check_range(&range)?;
+        self.verify_mapped(mapping, &range)?;
+        mapping.get(place).ok_or_else(|| self.out_of_range(&range))
+    }
+
+    /// The verified bytes of `range`: shared with the mapping, or read.
+    pub fn buffer(&self, range: Range<u64>) -> Result<Buffer> {
+        let place = self.check_range(&range)?;
+        if let Some(mapping) = self.file.mapping()? {
+            self.verify_mapped(mapping, &range)?;
+            // `check_range` proved it for the manifest's size, `LazyFile` that the mapping has it.
+            return Ok(mapping.slice_with_length(place.start, place.len()));
+        }
+        let mut bytes = Vec::new();
+        self.read_append(range, &mut bytes, &mut Vec::new())?;
+        Ok(Buffer::from_vec(bytes))
+    }
+
+    /// The verified bytes of `range`: borrowed from the mapping, or read.
+    pub fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        if self.is_mapped()? {
+            return self.slice(range).map(Cow::Borrowed);
+        }
+        self.check_range(&range)?;
+        let mut bytes = Vec::new();
+        self.read_append(range, &mut bytes, &mut Vec::new())?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Appends the verified bytes of `range` to `out`; `scratch` holds blocks met for the first
+    /// time, which are read whole so that the bytes hashed are the bytes handed out.
+    pub fn read_append(
+        &self,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
+        let place = self.check_range(&range)?;
+        out.try_reserve(place.len()).map_err(|_| super::too_large(place.len() as u64))?;
+        if self.is_mapped()? {
+            out.extend_from_slice(self.slice(range)?);
+            return Ok(());
+        }
+        let start = out.len();
+        out.resize(start + place.len(), 0);
+        let target = out.get_mut(start..).unwrap_or_default();
+        match self.checks()? {
+            None => self.file.read_at(range.start, target),
+            Some(checks) => self.read_checked(checks, range, target, scratch),
+        }
+    }
+
+    /// Whether every block of `range` was verified already, so that touching it costs no hashing.
+    pub fn is_verified(&self, range: &Range<u64>) -> bool {
+        match (&self.chain, self.checks.get()) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(_), Some(checks)) => blocks_of(range).all(|block| checks.is_verified(block)),
+        }
+    }
+
+    /// Asks the kernel to read the blocks of `range` ahead; a hint whose failure costs speed only.
+    pub fn advise_willneed(&self, range: &Range<u64>) {
+        let blocks = blocks_of(range);
+        let end = blocks.end.saturating_mul(BLOCK_BYTES).min(self.size_bytes());
+        self.file.advise_willneed(blocks.start.saturating_mul(BLOCK_BYTES)..end);
+    }
+
+    /// Fails when the file changed since it was opened: what was copied out of it before this
+    /// call may be wrong.
+    ///
+    /// # Errors
+    /// `Conflict` when it changed, `Unavailable` when that cannot be told.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.file.check_unchanged()
+    }
+
+    fn mapping(&self) -> Result<&Buffer> {
+        self.file
+            .mapping()?
+            .ok_or_else(|| Error::internal(format!("{} is not mapped", self.name())))
+    }
+
+    fn check_range(&self, range: &Range<u64>) -> Result<Range<usize>> {
+        if range.start > range.end || range.end > self.size_bytes() {
+            return Err(self.out_of_range(range));
+        }
+        Ok(range.start as usize..range.end as usize)
+    }
+
+    fn out_of_range(&self, range: &Range<u64>) -> Error {
+        Error::corrupt(format!(
+            "bytes {}..{} lie outside the file of {} bytes; rebuild the cache; in {}",
+            range.start,
+            range.end,
+            self.size_bytes(),
+            self.name()
+        ))
+    }
+
+    fn checks(&self) -> Result<Option<&Checks>> {
+        if let Some(checks) = self.checks.get() {
+            return Ok(Some(checks));
+        }
+        let Some(chain) = &self.chain else { return Ok(None) };
+        let leaves = chain.leaves(self.number, self.name(), self.size_bytes(), &self.root)?;
+        let words = block_count(self.size_bytes()).div_ceil(64) as usize;
+        let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
+        // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
+        let _ = self.checks.set(Checks { leaves, verified });
+        Ok(self.checks.get())
+    }
+
+    fn verify_mapped(&self, mapping: &Buffer, range: &Range<u64>) -> Result<()> {
+        let Some(checks) = self.checks()? else { return Ok(()) };
+        for block in blocks_of(range) {
+            if !checks.is_verified(block) {
+                let place = self.block_range(block);
+                let bytes = mapping.get(place.start as usize..place.end as usize);
+                let bytes = bytes.ok_or_else(|| self.out_of_range(&place))?;
+                self.verify_block(checks, block, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn verify_block(&self, checks: &Checks, block: u64, bytes: &[u8]) -> Result<()> {
+        let found = block_digest(block, bytes, self.size_bytes());
+        let expected = if leaf_count(self.size_bytes()) == 0 {
+            self.root
+        } else {
+            let leaf = checks.leaves.as_chunks::<32>().0.get(block as usize).copied();
+            leaf.ok_or_else(|| Error::internal(format!("no leaf for block {block}")))?
+        };
+        if found != expected {
+            let place = self.block_range(block);
+            return Err(Error::corrupt(format!(
+                "stored bytes are damaged: digest {}; expected {}; restore or rebuild the cache; \
+                 in {}, block {block}, bytes {}..{}",
+                to_hex(&found),
+                to_hex(&expected),
+                self.name(),
+                place.start,
+                place.end
+            )));
+        }
+        checks.set_verified(block);
+        Ok(())
+    }
+
+    fn block_range(&self, block: u64) -> Range<u64> {
+        let start = block.saturating_mul(BLOCK_BYTES);
+        start..start.saturating_add(BLOCK_BYTES).min(self.size_bytes())
+    }
+
+    /// Fills `target` with `range`: runs of verified blocks by one read, others whole.
+    fn read_checked(
+        &self,
+        checks: &Checks,
+        range: Range<u64>,
+        target: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
+        let blocks = blocks_of(&range);
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let known = checks.is_verified(block);
+            let limit = if known { blocks.end } else { blocks.end.min(block + BLOCKS_PER_READ) };
+            let run_end = (block + 1..limit)
+                .find(|&next| checks.is_verified(next) != known)
+                .unwrap_or(limit);
+            let run = block.saturating_mul(BLOCK_BYTES)..self.block_range(run_end - 1).end;
+            let wanted = run.start.max(range.start)..run.end.min(range.end);
+            let place = (wanted.start - range.start) as usize..(wanted.end - range.start) as usize;
+            let target = target.get_mut(place).ok_or_else(|| self.out_of_range(&wanted))?;
+            if known {
+                self.file.read_at(wanted.start, target)?;
+            } else {
+                scratch.resize((run.end - run.start) as usize, 0);
+                self.file.read_at(run.start, scratch)?;
+                for (index, bytes) in scratch.chunks(BLOCK_BYTES as usize).enumerate() {
+                    self.verify_block(checks, block + index as u64, bytes)?;
+                }
+                let from = (wanted.start - run.start) as usize;
+                let bytes = scratch.get(from..from + target.len());
+                target.copy_from_slice(bytes.ok_or_else(|| self.out_of_range(&wanted))?);
+            }
+            block = run_end;
+        }
+        Ok(())
+    }
+}
+
+impl Checks {
+    fn is_verified(&self, block: u64) -> bool {
+        self.verified
+            .get((block / 64) as usize)
+            .is_some_and(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
+    }
+
+    fn set_verified(&self, block: u64) {
+        if let Some(word) = self.verified.get((block / 64) as usize) {
+            word.fetch_or(1 << (block % 64), Ordering::Release);
+        }
+    }
+}
+
+/// Blocks that `range` touches; none for an empty range.
+fn blocks_of(range: &Range<u64>) -> Range<u64> {
+    if range.start >= range.end {
+        return 0..0;
+    }
+    range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)
+}

@@ -1,0 +1,63 @@
+//! One value of a column as a message shows it. Knows nothing of what is being checked.
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
+
+/// Longest text or binary value shown, in characters: messages stay readable.
+const SHOWN_MAX: usize = 60;
+
+/// The value at `row` in words: strings quoted, long ones cut, null as `null`.
+pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
+    if row >= array.len() {
+        return "no value".to_owned();
+    }
+    if array.logical_nulls().is_some_and(|nulls| nulls.is_null(row)) {
+        return "null".to_owned();
+    }
+    match array.data_type() {
+        DataType::Utf8 => quoted(array.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => quoted(array.as_string::<i64>().value(row)),
+        DataType::Utf8View => quoted(array.as_string_view().value(row)),
+        DataType::Binary => hexadecimal(array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => hexadecimal(array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => hexadecimal(array.as_binary_view().value(row)),
+        other => ArrayFormatter::try_new(array, &FormatOptions::new())
+            .and_then(|formatter| formatter.value(row).try_to_string())
+            .unwrap_or_else(|_| format!("a value of type {other}")),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        None => format!("{text:?}"),
+        Some((cut, _)) => format!("{:?}... ({} bytes)", &text[..cut], text.len()),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let shown: String =
+        bytes.iter().take(SHOWN_MAX / 2).map(|byte| format!("{byte:02x}")).collect();
+    let dots = if bytes.len() > SHOWN_MAX / 2 { "..." } else { "" };
+    format!("0x{shown}{dots} ({} bytes)", bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, LargeBinaryArray, LargeStringArray, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn values_are_short_and_unambiguous() {
+        assert_eq!(cell_text(&Int64Array::from(vec![Some(-4), None]), 0), "-4");
+        assert_eq!(cell_text(&Int64Array::from(vec![Some(-4), None]), 1), "null");
+        assert_eq!(cell_text(&StringViewArray::from(vec!["a\"b"]), 0), "\"a\\\"b\"");
+        assert_eq!(cell_text(&LargeBinaryArray::from(vec![&[1, 255][..]]), 0), "0x01ff (2 bytes)");
+        let long = "é".repeat(100);
+        let text = cell_text(&LargeStringArray::from(vec![long.as_str()]), 0);
+        assert!(text.ends_with("... (200 bytes)") && text.len() < 160, "{text}");
+        assert_eq!(cell_text(&Int64Array::from(vec![1]), 9), "no value");
+    }
+}

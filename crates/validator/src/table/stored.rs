@@ -1,0 +1,152 @@
+//! A stored column as the user's table has it, brought to its stored type without loss.
+//! Compares nothing with the cache.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, NullArray, new_null_array};
+use arrow_cast::{CastOptions, cast, cast_with_options};
+use arrow_schema::DataType;
+use arrow_select::take::take;
+use dataset_rt_storage::format::schema::{ColumnType, StoredColumn};
+use dataset_rt_storage::{Error, Result};
+
+/// How a column of the user's table becomes one of the stored type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Conversion {
+    /// Already the stored type, or a form of it that is kept: no byte is touched.
+    Keep,
+    /// Offsets grow to 64 bits; the bytes are shared.
+    Widen,
+    /// Another integer type: exact, or an error for the value that does not fit.
+    Integer,
+    /// Dictionary codes are replaced by the values they name.
+    Unpack,
+    /// Only nulls may be in it.
+    OnlyNulls,
+}
+
+/// A converted chunk, or the row whose value the stored type cannot hold.
+pub(super) enum Converted {
+    Column(ArrayRef),
+    Misfit(usize),
+}
+
+impl Conversion {
+    /// Decides from the types alone.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the types are not the same up to integer width and string and binary
+    /// forms.
+    pub(super) fn find(column: &StoredColumn, found: &DataType) -> Result<Self> {
+        direct(&column.column_type, found)
+            .or_else(|| match found {
+                // One level only: nested dictionaries are nobody's stored column.
+                DataType::Dictionary(_, values) => {
+                    direct(&column.column_type, values).map(|_| Self::Unpack)
+                }
+                _ => None,
+            })
+            .ok_or_else(|| wrong_type(column, found))
+    }
+
+    /// The type the column has afterwards.
+    pub(super) fn output(&self, column: &StoredColumn, found: &DataType) -> DataType {
+        match (self, &column.column_type) {
+            (Self::Keep, _) => found.clone(),
+            (Self::Unpack, ColumnType::Utf8) => DataType::Utf8View,
+            (Self::Unpack, ColumnType::Binary) => DataType::BinaryView,
+            (_, stored) => stored.to_arrow(),
+        }
+    }
+
+    /// Converts one chunk.
+    ///
+    /// # Errors
+    /// `Internal` when an Arrow kernel refuses what the types promised.
+    pub(super) fn apply(&self, column: &StoredColumn, array: &ArrayRef) -> Result<Converted> {
+        let target = self.output(column, array.data_type());
+        Ok(match self {
+            Self::Keep => Converted::Column(Arc::clone(array)),
+            Self::Widen => Converted::Column(cast(array, &target).map_err(kernel)?),
+            Self::Integer => narrow(array, &target)?,
+            Self::Unpack => {
+                let dictionary = array.as_any_dictionary_opt().ok_or_else(|| {
+                    Error::internal(format!("column {:?} is no dictionary", column.name))
+                })?;
+                unpack(dictionary.keys(), dictionary.values(), &target)?
+            }
+            Self::OnlyNulls => match first_valid(array) {
+                Some(row) => Converted::Misfit(row),
+                None if target == DataType::Null => {
+                    Converted::Column(Arc::new(NullArray::new(array.len())))
+                }
+                None => Converted::Column(new_null_array(&target, array.len())),
+            },
+        })
+    }
+}
+
+fn direct(stored: &ColumnType, found: &DataType) -> Option<Conversion> {
+    match (stored, found) {
+        (ColumnType::Null, DataType::Null) => Some(Conversion::Keep),
+        (ColumnType::Null, _) | (_, DataType::Null) => Some(Conversion::OnlyNulls),
+        (ColumnType::Utf8, DataType::LargeUtf8 | DataType::Utf8View)
+        | (ColumnType::Binary, DataType::LargeBinary | DataType::BinaryView) => {
+            Some(Conversion::Keep)
+        }
+        (ColumnType::Utf8, DataType::Utf8) | (ColumnType::Binary, DataType::Binary) => {
+            Some(Conversion::Widen)
+        }
+        _ if *found == stored.to_arrow() => Some(Conversion::Keep),
+        _ if found.is_integer() && stored.to_arrow().is_integer() => Some(Conversion::Integer),
+        _ => None,
+    }
+}
+
+fn narrow(array: &ArrayRef, target: &DataType) -> Result<Converted> {
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let numbers = cast_with_options(array, target, &options).map_err(kernel)?;
+    if numbers.null_count() == array.null_count() {
+        return Ok(Converted::Column(numbers));
+    }
+    // A value that does not fit has become null.
+    let misfit = (0..array.len()).find(|&row| array.is_valid(row) && numbers.is_null(row));
+    Ok(Converted::Misfit(misfit.unwrap_or(0)))
+}
+
+/// Values first, then one gather: text is never copied per row, only its 16-byte views are.
+fn unpack(keys: &dyn Array, values: &ArrayRef, target: &DataType) -> Result<Converted> {
+    let is_integer = values.data_type().is_integer();
+    let values = match is_integer {
+        true => match narrow(values, target)? {
+            Converted::Column(values) => values,
+            Converted::Misfit(_) => {
+                let wide = take(values.as_ref(), keys, None).map_err(kernel)?;
+                return narrow(&wide, target);
+            }
+        },
+        false => cast(values, target).map_err(kernel)?,
+    };
+    take(values.as_ref(), keys, None).map(Converted::Column).map_err(kernel)
+}
+
+fn first_valid(array: &ArrayRef) -> Option<usize> {
+    match array.logical_nulls() {
+        None => (!array.is_empty()).then_some(0),
+        Some(nulls) => nulls.iter().position(|is_valid| is_valid),
+    }
+}
+
+fn kernel(error: arrow_schema::ArrowError) -> Error {
+    Error::internal(format!("cannot convert a column: {error}"))
+}
+
+fn wrong_type(column: &StoredColumn, found: &DataType) -> Error {
+    Error::invalid(format!(
+        "column {:?} has type {found}; expected {}, as it is stored; cast it back, or put the \
+         new values into a new column",
+        column.name,
+        column.column_type.to_text()
+    ))
+}

@@ -1,0 +1,114 @@
+"""Arrow-native dataset cache: write samples once, read them in a reproducible order.
+
+    source -> DatasetRuntime.write_cache -> cache on disk -> CachedDataset -> training loop
+                                                                 |   ^
+                                                    get_metadata v   | update_metadata
+                                                              Polars table
+
+sources/         what feeds a cache
+runtime.py       DatasetRuntime: writes caches, opens datasets
+config/          settings of writing and reading
+dataset.py       CachedDataset: order, table, samples
+cache.py         open_cache: a look into one cache
+verification.py  verify_cache: does a cache obey its format
+errors.py        what is raised, and what to do about it
+"""
+
+from dataset_rt._native import VERSION
+from dataset_rt.cache import Cache, Shard, open_cache
+from dataset_rt.config import (
+    CompressionAlgo,
+    ReaderConfig,
+    ShardCompression,
+    WriterConfig,
+    WriterProfilerConfig,
+)
+from dataset_rt.dataset import CachedDataset
+from dataset_rt.errors import (
+    ConflictError,
+    CorruptError,
+    DatasetRTError,
+    ExhaustedError,
+    FileConflictError,
+    FileExhaustedError,
+    FileUnavailableError,
+    FileUnsupportedError,
+    InternalError,
+    InvalidInputError,
+    NotFoundError,
+    SampleNotFoundError,
+    SourceError,
+    UnavailableError,
+    UnsupportedError,
+)
+from dataset_rt.results import (
+    CacheSourcesDatasetError,
+    CacheSourcesDatasetResult,
+    CacheSourcesDatasetSuccess,
+    CacheWriteError,
+    CacheWriteResult,
+    CacheWriteSuccess,
+)
+from dataset_rt.runtime import DatasetRuntime, open_dataset
+from dataset_rt.samples import BytesLike, CachedSample, CacheInput, Metadata, MetadataValue
+from dataset_rt.sources import (
+    ArrowSource,
+    CacheSource,
+    HasFingerprint,
+    HasLength,
+    HasProvenance,
+    HasSchema,
+)
+from dataset_rt.verification import Finding, VerificationReport, verify_cache
+
+__version__ = VERSION
+
+__all__ = [
+    "ArrowSource",
+    "BytesLike",
+    "Cache",
+    "CacheInput",
+    "CacheSource",
+    "CacheSourcesDatasetError",
+    "CacheSourcesDatasetResult",
+    "CacheSourcesDatasetSuccess",
+    "CacheWriteError",
+    "CacheWriteResult",
+    "CacheWriteSuccess",
+    "CachedDataset",
+    "CachedSample",
+    "CompressionAlgo",
+    "ConflictError",
+    "CorruptError",
+    "DatasetRTError",
+    "DatasetRuntime",
+    "ExhaustedError",
+    "FileConflictError",
+    "FileExhaustedError",
+    "FileUnavailableError",
+    "FileUnsupportedError",
+    "Finding",
+    "HasFingerprint",
+    "HasLength",
+    "HasProvenance",
+    "HasSchema",
+    "InternalError",
+    "InvalidInputError",
+    "Metadata",
+    "MetadataValue",
+    "NotFoundError",
+    "ReaderConfig",
+    "SampleNotFoundError",
+    "Shard",
+    "ShardCompression",
+    "SourceError",
+    "UnavailableError",
+    "UnsupportedError",
+    "VerificationReport",
+    "WriterConfig",
+    "WriterProfilerConfig",
+    "__version__",
+    "open_cache",
+    "open_dataset",
+    "verify_cache",
+]

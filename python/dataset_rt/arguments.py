@@ -1,0 +1,163 @@
+"""Turns what callers pass into plain values, or a TypeError that says what to pass.
+
+Knows no file and no rule of the format; those are checked where they are enforced.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.sources import CacheSource
+
+AnyPath = str | os.PathLike[str]
+"""A path as callers pass it."""
+
+_T = TypeVar("_T")
+
+_U64_MAX = 2**64 - 1
+
+
+def to_integer(value: object, argument: str) -> int:
+    """Return any integer, NumPy's included, as `int`; bool and float are refused.
+
+    Raises:
+        TypeError: `value` is not an integer.
+    """
+    if type(value) is int:
+        return value
+    # True would silently mean row 1 where a mask was meant.
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise TypeError(f"{argument} must be an integer, found {type(value).__name__}: {value!r}")
+
+
+def to_count(value: object, argument: str, *, minimum: int) -> int:
+    """Return an integer between `minimum` and 2**64 - 1.
+
+    Raises:
+        TypeError: `value` is not an integer.
+        InvalidInputError: it is out of range.
+    """
+    count = to_integer(value, argument)
+    if not minimum <= count <= _U64_MAX:
+        raise InvalidInputError(
+            f"{argument} must be an integer from {minimum} to 2**64 - 1, found {count}"
+        )
+    return count
+
+
+def to_path(value: object, argument: str) -> str:
+    """Return a path as `str`.
+
+    Raises:
+        TypeError: `value` is neither `str` nor a path object with text inside.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        path = os.fspath(value)
+        if isinstance(path, str):
+            return path
+    raise TypeError(
+        f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"
+    )
+
+
+def to_paths(value: object, argument: str) -> list[str]:
+    """Return one path or a sequence of paths as a list.
+
+    Raises:
+        TypeError: `value` is neither.
+        InvalidInputError: the sequence is empty.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        return [to_path(value, argument)]
+    # A mapping or a file would iterate too, but nobody means its keys or lines as paths.
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, dict)):
+        raise TypeError(
+            f"{argument} must be a path or a list of paths, found {type(value).__name__}"
+        )
+    paths = [to_path(path, f"{argument}[{i}]") for i, path in enumerate(value)]
+    if not paths:
+        raise InvalidInputError(f"{argument} is empty: pass at least one cache directory")
+    return paths
+
+
+def to_names(value: object, argument: str) -> list[str]:
+    """Return an iterable of column names as a list; a bare `str` is refused.
+
+    Raises:
+        TypeError: `value` is a single name or holds something else than names.
+    """
+    if isinstance(value, str):
+        raise TypeError(f"{argument} must be a list of column names: pass [{value!r}]")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{argument} must be a list of column names, found {type(value).__name__}")
+    names = list(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{argument} must hold column names (str), found {type(name).__name__}: {name!r}"
+            )
+    return names
+
+
+def to_config(value: object, kind: type[_T], argument: str) -> _T:
+    """Return `value` if it is a config of this kind.
+
+    Raises:
+        TypeError: it is something else, for example a dict.
+    """
+    if isinstance(value, kind):
+        return value
+    raise TypeError(
+        f"{argument} must be a {kind.__name__}, found {type(value).__name__}: "
+        f"pass {kind.__name__}(...)"
+    )
+
+
+def to_sources(value: object) -> list[tuple[CacheSource, str]]:
+    """Return one source or a list of sources, each with its name, read once.
+
+    Raises:
+        TypeError: something is not a source.
+        InvalidInputError: the list is empty.
+    """
+    if isinstance(value, (list, tuple)) and not hasattr(value, "name"):
+        if not value:
+            raise InvalidInputError("sources is empty: pass at least one source")
+        return [_to_source(source, f"sources[{i}]") for i, source in enumerate(value)]
+    return [_to_source(value, "sources")]
+
+
+def _to_source(value: Any, argument: str) -> tuple[CacheSource, str]:
+    kind = type(value)
+    if isinstance(value, type):
+        raise TypeError(
+            f"{argument} is the class {value.__name__}: pass an instance of it, "
+            "or a list of instances"
+        )
+    missing = [
+        member
+        for member, is_there in (
+            ("name", hasattr(value, "name")),
+            ("__iter__", hasattr(kind, "__iter__")),
+        )
+        if not is_there
+    ]
+    if missing:
+        advice = "pass an object with a str `name` and an `__iter__` that yields CacheInput"
+        if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
+            advice = "wrap it: ArrowSource(name, data, payload=...)"
+        raise TypeError(
+            f"{argument} is no source: {kind.__name__} has no {' and no '.join(missing)}; {advice}"
+        )
+    name = value.name
+    if not isinstance(name, str):
+        raise TypeError(f"{argument}.name must be str, found {type(name).__name__}: {name!r}")
+    return value, name

@@ -1,0 +1,250 @@
+"""CachedDataset: what a training loop and a notebook hold in hand.
+
+Knows nothing of files or of how order is drawn: it checks arguments and asks the native dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import polars as pl
+
+from dataset_rt.arguments import to_count, to_integer, to_names
+from dataset_rt.errors import InvalidInputError, SampleNotFoundError
+from dataset_rt.frames import AnyArrowTable, to_stream_exporter
+from dataset_rt.samples import CachedSample
+
+if TYPE_CHECKING:
+    from dataset_rt._native import NativeDataset
+    from dataset_rt.config import ReaderConfig
+    from dataset_rt.runtime import DatasetRuntime
+
+_U64_MAX = 2**64 - 1
+
+
+class CachedDataset:
+    """Caches as one dataset with an active table, read in a reproducible order.
+
+    Made by `DatasetRuntime.cached_dataset`, `DatasetRuntime.from_cache_sources` or
+    `open_dataset`, never directly. Order is a pure function of cache contents, active table,
+    seed, sampling mode and position in one endless stream: not of workers, prefetch, shard layout
+    or machine. Nothing here changes a file.
+
+    Example:
+        >>> dataset = open_dataset(cache)
+        >>> dataset[0].metadata
+        {'position': 0}
+    """
+
+    _native: NativeDataset
+    _reader_config: ReaderConfig
+    _runtime: DatasetRuntime
+
+    def __init__(self) -> None:
+        """Refuse: a dataset needs the threads of a runtime."""
+        raise TypeError(
+            "CachedDataset is not built directly: call DatasetRuntime().cached_dataset(paths, "
+            "reader_config=ReaderConfig(seed=...)), from_cache_sources(...) or open_dataset(paths)"
+        )
+
+    @classmethod
+    def _wrap(cls, native: NativeDataset, config: ReaderConfig, runtime: DatasetRuntime) -> Self:
+        dataset = cls.__new__(cls)
+        dataset._native = native
+        dataset._reader_config = config
+        dataset._runtime = runtime
+        return dataset
+
+    def __iter__(self) -> Iterator[CachedSample]:
+        """Claim the next window of the stream and return an iterator over its samples.
+
+        The iterator holds a snapshot of table, length and position; later updates touch only
+        later iterators. After an early break the next iterator starts at the next window.
+        """
+        return iter(self._native)
+
+    def __len__(self) -> int:
+        """Return the samples per epoch: active rows, or what `set_epoch_len` said since."""
+        return len(self._native)
+
+    def __getitem__(self, index: int) -> CachedSample:
+        """Return the sample at one position of the epoch that the next iterator would read.
+
+        Args:
+            index: `0 <= index < len(dataset)`; any integer type.
+
+        Returns:
+            What `list(dataset)[index]` would hold; no stream is moved.
+
+        Raises:
+            TypeError: `index` is not an integer, for example a slice.
+            IndexError: It is out of range; negative positions do not count from the end.
+        """
+        return self._native.sample_at(self._to_position(index))
+
+    def __getitems__(self, indices: Iterable[int]) -> list[CachedSample]:
+        """Return the samples at several positions, in the order asked for.
+
+        PyTorch's `DataLoader` calls this once per batch.
+
+        Args:
+            indices: As in `__getitem__`, repeats allowed.
+
+        Raises:
+            TypeError: Something is not an integer.
+            IndexError: A position is out of range.
+        """
+        positions = [i if type(i) is int else to_integer(i, "position") for i in indices]
+        if positions:
+            self._to_position(min(positions))
+            self._to_position(max(positions))
+        return self._native.samples_at(positions)
+
+    def get_item(self, cache_id: int, sample_id: int) -> CachedSample:
+        """Return one physical sample with its stored columns; no stream is moved.
+
+        Args:
+            cache_id: Identity of the cache, as in the table.
+            sample_id: Row in that cache.
+
+        Raises:
+            TypeError: An argument is not an integer.
+            SampleNotFoundError: No sample has this identity (an `IndexError`).
+        """
+        cache = to_integer(cache_id, "cache_id")
+        sample = to_integer(sample_id, "sample_id")
+        if not (0 <= cache <= _U64_MAX and 0 <= sample <= _U64_MAX):
+            raise SampleNotFoundError(
+                f"no sample with cache_id={cache}, sample_id={sample}: identities are not "
+                "negative and fit 64 bits; take them from get_metadata()"
+            )
+        return self._native.get_item(cache, sample)
+
+    def get_metadata(self) -> pl.DataFrame:
+        """Return the active table, never its payloads.
+
+        Returns:
+            `(active rows, columns)`: `cache_id` (UInt64), `sample_id` (UInt64), stored columns in
+            source order, `weight` (Float64), extra columns. Fixed-width stored columns share the
+            buffers of the caches; strings cost Polars 16 bytes a row.
+        """
+        return pl.DataFrame(self._native.table())
+
+    def update_metadata(self, df: AnyArrowTable, *, edited: Iterable[str] = ()) -> None:
+        """Replace the active table after full validation, in memory only.
+
+        Rows may be dropped, repeated and reordered, weights changed and columns added. The length
+        becomes the row count, the epoch number stays; iterators that run already go on with their
+        table.
+
+        Args:
+            df: A Polars DataFrame or any other Arrow table with `cache_id`, `sample_id`, `weight`
+                and every stored column.
+            edited: Stored columns whose values were changed on purpose; samples carry the new
+                values. In all others each value must equal the cache's own.
+
+        Raises:
+            TypeError: `df` is no table, or `edited` no list of names.
+            InvalidInputError: A rule is broken; the message names column, row, expected and
+                found. Nothing was changed.
+
+        Example:
+            >>> dataset = open_dataset(cache, shuffle=True)
+            >>> table = dataset.get_metadata()
+            >>> dataset.update_metadata(table.with_columns(weight=pl.col("position") + 0.5))
+        """
+        self._native.update_table(to_stream_exporter(df, "df"), to_names(edited, "edited"))
+
+    def set_epoch_len(self, n: int) -> None:
+        """Give later windows this many samples; the stream continues where it is.
+
+        Args:
+            n: Samples per epoch, at least 1, also more than there are rows.
+        """
+        self._native.set_epoch_len(to_count(n, "n", minimum=1))
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next iterator reads, from 0."""
+        return self._native.epoch
+
+    def set_epoch(self, e: int) -> None:
+        """Jump to position `e * len(dataset)` of the stream.
+
+        Args:
+            e: Number of the next iterator's epoch, from 0.
+        """
+        self._native.set_epoch(to_count(e, "e", minimum=0))
+
+    @property
+    def order_fingerprint(self) -> str:
+        """BLAKE3, as hex, of everything the order depends on, the position excluded."""
+        return self._native.order_fingerprint()
+
+    def order_digest(self, start: int, stop: int) -> str:
+        """Return the BLAKE3, as hex, of the identities at stream positions `[start, stop)`.
+
+        Equal digests mean the same samples in the same order; cost grows with `stop - start`.
+
+        Raises:
+            InvalidInputError: `stop` is before `start`, or one of them is negative.
+        """
+        first = to_count(start, "start", minimum=0)
+        end = to_count(stop, "stop", minimum=0)
+        if end < first:
+            raise InvalidInputError(f"expected start <= stop, found [{first}, {end})")
+        return self._native.order_digest(first, end)
+
+    def position_seed(self, k: int) -> int:
+        """Return a seed for augmentations at stream position `k`, below 2**64.
+
+        It depends on the position alone, so augmentations survive another number of workers.
+        """
+        return self._native.position_seed(to_count(k, "k", minimum=0))
+
+    @property
+    def cache_paths(self) -> tuple[Path, ...]:
+        """The cache directories, in the order given."""
+        return tuple(Path(path) for path in self._native.cache_paths)
+
+    @property
+    def reader_config(self) -> ReaderConfig:
+        """The settings it was made with."""
+        return self._reader_config
+
+    @property
+    def runtime(self) -> DatasetRuntime:
+        """The runtime it was made with."""
+        return self._runtime
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling and copying."""
+        raise TypeError(
+            "a CachedDataset cannot be pickled or copied yet: send cache_paths and reader_config, "
+            "and open it again there"
+        )
+
+    def __repr__(self) -> str:
+        """Length, epoch, caches and the settings that touch the order."""
+        config = self._reader_config
+        return (
+            f"CachedDataset({len(self)} samples per epoch, epoch={self.epoch}, "
+            f"caches={len(self._native.cache_paths)}, seed={config.seed}, "
+            f"shuffle={config.shuffle}, sampling={config.sampling!r})"
+        )
+
+    def _to_position(self, index: object) -> int:
+        if isinstance(index, slice):
+            raise TypeError(
+                "a CachedDataset has no slices: iterate over it, pass positions to "
+                "__getitems__, or filter rows with update_metadata"
+            )
+        position = to_integer(index, "position")
+        length = len(self._native)
+        if not 0 <= position < length:
+            raise IndexError(
+                f"position {position} is out of range: 0 <= position < {length} (epoch length)"
+            )
+        return position

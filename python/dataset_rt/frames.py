@@ -1,0 +1,84 @@
+"""Accepts tables of any library as Arrow streams; knows nothing of what they mean."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import polars as pl
+import pyarrow as pa
+
+
+@runtime_checkable
+class ArrowStreamExporter(Protocol):
+    """Any object that exports rows through the Arrow PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a fresh `arrow_array_stream` capsule."""
+        ...
+
+
+@runtime_checkable
+class ArrowArrayExporter(Protocol):
+    """Any object that exports one batch through the Arrow PyCapsule interface."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return fresh `arrow_schema` and `arrow_array` capsules."""
+        ...
+
+
+AnyArrowTable: TypeAlias = ArrowStreamExporter | ArrowArrayExporter
+"""Polars and pandas frames, pyarrow tables and readers, DuckDB relations, and their like."""
+
+
+def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
+    """Return an object with `__arrow_c_stream__` over the same rows, copying nothing.
+
+    Args:
+        table: What the caller passed.
+        argument: Name of the caller's argument, for the message.
+
+    Raises:
+        TypeError: `table` is lazy, a single column, or has no Arrow interface.
+    """
+    if isinstance(table, pl.LazyFrame):
+        raise TypeError(f"{argument} is a polars.LazyFrame; pass {argument}.collect()")
+    if isinstance(table, (pl.Series, pa.Array, pa.ChunkedArray)):
+        raise TypeError(
+            f"{argument} is a single column ({_type_name(table)}); pass a table, for example "
+            "a polars.DataFrame"
+        )
+    if isinstance(table, ArrowStreamExporter) and not isinstance(table, type):
+        return _without_index(table)
+    if isinstance(table, ArrowArrayExporter) and not isinstance(table, type):
+        return _single_batch(table)
+    raise TypeError(
+        f"{argument} is {_type_name(table)}; pass a polars.DataFrame, a pyarrow.Table or another "
+        "table with __arrow_c_stream__ or __arrow_c_array__"
+    )
+
+
+def _single_batch(table: ArrowArrayExporter) -> ArrowStreamExporter:
+    exporter: ArrowStreamExporter = pa.Table.from_batches([pa.record_batch(table)])
+    return exporter
+
+
+def _without_index(table: Any) -> ArrowStreamExporter:
+    """Drop the nameless row labels of a pandas frame.
+
+    A filtered pandas frame exports them as a column `__index_level_0__`, which nobody meant.
+    Named ones are data, and pandas exports them under their name.
+    """
+    is_pandas = type(table).__module__.partition(".")[0] == "pandas"
+    if is_pandas and hasattr(table, "reset_index") and list(table.index.names) == [None]:
+        table = table.reset_index(drop=True)
+    exporter: ArrowStreamExporter = table
+    return exporter
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

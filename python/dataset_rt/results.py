@@ -1,0 +1,72 @@
+"""What writing returns, one value per source; knows nothing of how a source is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from dataset_rt.dataset import CachedDataset
+
+
+class CacheWriteSuccess(NamedTuple):
+    """The cache of one source stands complete on disk.
+
+    Attributes:
+        source_name: Name of the source, NFC-normalised.
+        path: The cache directory.
+        status: `"written"` by this call, or `"reused"` as found, the source left untouched.
+        samples_reused: Samples this call did not have to write again.
+    """
+
+    source_name: str
+    path: Path
+    status: Literal["written", "reused"]
+    samples_reused: int = 0
+
+
+class CacheWriteError(NamedTuple):
+    """One source failed; the others went on, and no cache directory of this name was made.
+
+    Attributes:
+        source_name: Name of the source, NFC-normalised.
+        message: What failed, what was expected, what was found, and where.
+        exception: What was raised: the source's own exception when the source raised, else a
+            `DatasetRTError`.
+    """
+
+    source_name: str
+    message: str
+    exception: BaseException | None = None
+
+
+CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
+"""The outcome of one source."""
+
+
+class CacheSourcesDatasetSuccess(NamedTuple):
+    """At least one source has a cache, and the loaded caches form one dataset.
+
+    Attributes:
+        dataset: The dataset over every cache that loaded, in source order.
+        results: One result per source, in source order; look here for sources that failed.
+    """
+
+    dataset: CachedDataset
+    results: list[CacheWriteResult]
+
+
+class CacheSourcesDatasetError(NamedTuple):
+    """No source has a cache, or the loaded caches cannot form one dataset.
+
+    Attributes:
+        results: One result per source, in source order.
+        message: Why there is no dataset.
+    """
+
+    results: list[CacheWriteResult]
+    message: str
+
+
+CacheSourcesDatasetResult: TypeAlias = CacheSourcesDatasetSuccess | CacheSourcesDatasetError
+"""The outcome of `DatasetRuntime.from_cache_sources`, made for `match`."""

@@ -1,0 +1,23 @@
+"""Door to what feeds a cache.
+
+protocols.py   what a source must and may have
+arrow.py       ArrowSource, the columnar way in
+"""
+
+from dataset_rt.sources.arrow import ArrowSource
+from dataset_rt.sources.protocols import (
+    CacheSource,
+    HasFingerprint,
+    HasLength,
+    HasProvenance,
+    HasSchema,
+)
+
+__all__ = [
+    "ArrowSource",
+    "CacheSource",
+    "HasFingerprint",
+    "HasLength",
+    "HasProvenance",
+    "HasSchema",
+]

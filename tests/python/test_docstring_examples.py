@@ -1,0 +1,59 @@
+"""Every example in a docstring runs as written, with a small cache called `cache` at hand."""
+
+import doctest
+import importlib
+import pkgutil
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dataset_rt
+
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(dataset_rt.__path__, "dataset_rt.")
+    if not module.name.endswith("._native")
+)
+
+
+class Words:
+    name = "words"
+
+    def __iter__(self):
+        for position, word in enumerate(["a", "b"]):
+            yield dataset_rt.CacheInput(word.encode(), {"position": position})
+
+
+@pytest.mark.parametrize("module_name", MODULES)
+def test_examples_run_as_written(module_name, tmp_path):
+    module = importlib.import_module(module_name)
+    public = {name: getattr(dataset_rt, name) for name in dataset_rt.__all__}
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        place = tmp_path / test.name
+        place.mkdir()
+        with dataset_rt.DatasetRuntime() as runtime:
+            (written,) = runtime.write_cache(Words(), place / "caches")
+        test.globs = {
+            **public,
+            "Words": Words,
+            "cache": written.path,
+            "pa": pa,
+            "pl": pl,
+            "tmp_path": place,
+        }
+        report = []
+        runner = doctest.DocTestRunner(verbose=False)
+        runner.run(test, out=report.append)
+        assert runner.failures == 0, "".join(report)
+
+
+def test_there_are_examples():
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    examples = [
+        example
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name))
+        for example in test.examples
+    ]
+    assert len(examples) >= 10
