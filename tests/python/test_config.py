@@ -79,7 +79,7 @@ def test_anything_but_a_u64_is_no_seed(seed):
 
 
 def test_a_seed_must_be_given():
-    assert "required" in refused(lambda: ReaderConfig(), "seed")
+    assert "required" in refused(ReaderConfig, "seed")
 
 
 def test_a_numpy_integer_becomes_a_plain_int():

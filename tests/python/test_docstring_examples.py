@@ -30,6 +30,8 @@ def test_examples_run_as_written(module_name, tmp_path):
     module = importlib.import_module(module_name)
     public = {name: getattr(dataset_rt, name) for name in dataset_rt.__all__}
     for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        if not test.examples:
+            continue
         place = tmp_path / test.name
         place.mkdir()
         with dataset_rt.DatasetRuntime() as runtime:

@@ -1,6 +1,7 @@
 """The progress line: its text, a real pseudo-terminal, a notebook shell, and silence elsewhere."""
 
 import fcntl
+import io
 import os
 import pty
 import struct
@@ -251,13 +252,13 @@ def test_a_terminal_ipython_is_no_notebook(monkeypatch):
     ipython = types.ModuleType("IPython")
     ipython.get_ipython = TerminalInteractiveShell
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setattr(sys, "stderr", open(os.devnull, "w"))
-    with sys.stderr, progress.progress_line("s", range(10), True) as on_progress:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.progress_line("s", range(10), True) as on_progress:
         assert on_progress is None
 
 
 def test_a_missing_or_closed_stderr_is_nobody_looking(monkeypatch):
-    closed = open(os.devnull, "w")
+    closed = io.StringIO()
     closed.close()
     for stream in (None, closed):
         monkeypatch.setattr(sys, "stderr", stream)

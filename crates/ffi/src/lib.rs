@@ -1,1 +1,93 @@
-//! Python bindings: converts, calls, converts.
+//! The compiled module `dataset_rt._native`: converts, calls, converts. No rule lives here.
+//!
+//! ```text
+//! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
+//! out of it       cells, samples, payload_out, tables    blocks -> Python objects
+//! classes         runtime, dataset, iterator, cache
+//! border          failure                                errors, panics, signals, fork gate
+//! ```
+//! `unsafe` only in `payload_in`, `payload_out` and `samples`.
+
+mod cache;
+mod cells;
+mod dataset;
+mod failure;
+mod iterator;
+mod payload_in;
+mod payload_out;
+mod runtime;
+mod samples;
+mod source;
+mod tables;
+mod values;
+
+use dataset_rt_storage::format::name::normalise_names;
+use dataset_rt_validator::Level;
+use pyo3::prelude::*;
+
+use crate::failure::{detached, guarded, to_py};
+
+/// NFC forms of the names of one call.
+#[pyfunction]
+fn check_source_names(py: Python<'_>, names: Vec<String>) -> PyResult<Vec<String>> {
+    guarded(py, || normalise_names(names.iter().map(String::as_str)).map_err(|e| to_py(py, &e)))
+}
+
+/// A verification report as JSON.
+#[pyfunction]
+fn verify_cache(py: Python<'_>, path: std::path::PathBuf, level: &str) -> PyResult<String> {
+    guarded(py, || {
+        let level = Level::from_name(level).ok_or_else(|| {
+            to_py(
+                py,
+                &dataset_rt_storage::Error::invalid(format!(
+                    "unknown level {level:?}; expected \"quick\", \"full\" or \"deep\""
+                )),
+            )
+        })?;
+        detached(py, move || {
+            dataset_rt_validator::verify_cache(&path, level)?.to_json()
+        })
+    })
+}
+
+/// Closes the gate before a fork; registered with `os.register_at_fork`.
+#[pyfunction]
+fn before_fork() {
+    dataset_rt_runtime::fork_gate::before_fork();
+}
+
+/// Opens the gate after a fork, in parent and child.
+#[pyfunction]
+fn after_fork() {
+    dataset_rt_runtime::fork_gate::after_fork();
+}
+
+/// Fails as a bug would; the tests show that it arrives as an exception.
+#[pyfunction]
+#[expect(clippy::panic, reason = "its only purpose")]
+fn panic_for_test(py: Python<'_>, in_worker: bool) -> PyResult<()> {
+    guarded(py, || {
+        if in_worker {
+            return detached(py, || panic!("a test asked for this"));
+        }
+        panic!("a test asked for this")
+    })
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add("FORMAT_VERSION", dataset_rt_storage::format::limits::FORMAT_VERSION)?;
+    module.add("SAMPLER_VERSION", dataset_rt_sampler::SAMPLER_VERSION)?;
+    module.add_function(wrap_pyfunction!(check_source_names, module)?)?;
+    module.add_function(wrap_pyfunction!(verify_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(panic_for_test, module)?)?;
+    module.add_class::<runtime::NativeRuntime>()?;
+    module.add_class::<dataset::NativeDataset>()?;
+    module.add_class::<iterator::NativeSampleIterator>()?;
+    module.add_class::<cache::NativeCache>()?;
+    Ok(())
+}

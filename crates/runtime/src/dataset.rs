@@ -151,11 +151,12 @@ impl Dataset {
         self.state().cursor.set_epoch_len(len).map_err(cursor_error)
     }
 
-    /// Positions `indices` of the epoch that the next iterator would read, in the order given.
+    /// Positions `indices` of the epoch that the next iterator would read, in the order given,
+    /// with the snapshot they were read from.
     ///
     /// # Errors
     /// `SampleNotFound` for an index that is not below the epoch's length.
-    pub fn samples_at(&self, indices: &[u64]) -> Result<Block> {
+    pub fn samples_at(&self, indices: &[u64]) -> Result<(Arc<Snapshot>, Block)> {
         let (snapshot, window) = {
             let state = self.state();
             (Arc::clone(&state.snapshot), state.cursor.peek())
@@ -170,7 +171,8 @@ impl Dataset {
                 )),
             })
             .collect::<Result<_>>()?;
-        Block::scattered(&snapshot, &positions, self.read_ahead().block_bytes())
+        let block = Block::scattered(&snapshot, &positions, self.read_ahead().block_bytes())?;
+        Ok((snapshot, block))
     }
 
     /// One physical sample with its stored columns.

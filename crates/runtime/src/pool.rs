@@ -109,6 +109,11 @@ impl WorkerPool {
         crew
     }
 
+    /// Whether [`WorkerPool::close`] was called in this process.
+    pub fn is_closed(&self) -> bool {
+        self.crew().shared.lock().is_closed
+    }
+
     /// Queues `job`. After [`WorkerPool::close`] it is dropped unrun.
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let shared = &self.crew().shared;

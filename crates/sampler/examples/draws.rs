@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p dataset_rt_sampler --example draws`
 
+#![expect(clippy::disallowed_methods, reason = "measuring speed needs a clock")]
+
 use std::error::Error;
 use std::hint::black_box;
 use std::sync::Arc;

@@ -167,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_differ_in_cache_or_weight_never_form_a_run() {
+        let run = digest(Mode::Multinomial, &[(1, 0, 2, 1.0)]);
+        for second in [(2, 1, 1, 1.0), (1, 1, 1, 2.0), (1, 2, 1, 1.0), (1, 0, 1, 1.0)] {
+            assert_ne!(run, digest(Mode::Multinomial, &[(1, 0, 1, 1.0), second]), "{second:?}");
+        }
+    }
+
+    #[test]
     fn order_of_rows_enters() {
         let forth = digest(Mode::Sequential, &[(1, 0, 1, 1.0), (2, 0, 1, 1.0)]);
         let back = digest(Mode::Sequential, &[(2, 0, 1, 1.0), (1, 0, 1, 1.0)]);

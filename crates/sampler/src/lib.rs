@@ -1,11 +1,11 @@
-//! Deterministic order of rows: keys, draws, streams and windows. Knows no Arrow, file, clock, thread.
+//! Deterministic order of rows: keys, draws, streams, windows; no Arrow, file, clock or thread.
 //!
 //! ```text
-//! (cache_id, sample_id, weight)* ── TableDigester ──► TableDigest ┐
-//!                                       seed, Mode, Purpose ──────┴─► StreamKey ── Philox ──► bits(k)
-//! weight* ── WeightTable (integer inverse CDF + guide) ─────────────────┐                        │
-//!                                                                       └──────────► Order ◄─────┘
-//! Cursor ── claim ──► Window [start, start + len) of positions k ─────────────────► row_at(k)
+//! cache_id, sample_id, weight ── TableDigester ──► TableDigest ┐
+//!                                  seed, Mode, Purpose ────────┴► StreamKey ── Philox ──► bits(k)
+//! weights ── WeightTable (integer inverse CDF) ─────────────────┐                           │
+//!                                                               └───────► Order ◄───────────┘
+//! Cursor ── claim ──► Window [start, start + len) of positions k ───► row_at(k)
 //! ```
 //!
 //! An order is a pure function from a position `k` of one endless stream to a row of the active

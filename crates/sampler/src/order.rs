@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl Order {
-    /// Row `k mod rows` at position `k` (rule S12).
+    /// Row `k mod rows` at position `k` (rule S13).
     #[must_use]
     pub const fn sequential(rows: u64) -> Self {
         Self { kind: Kind::Sequential { rows } }

@@ -89,7 +89,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn any_calls_agree_with_the_model(rows in 1..20_u64, calls in prop::collection::vec(call(), 0..40)) {
+    fn any_calls_agree_with_the_model(
+        rows in 1..20_u64, calls in prop::collection::vec(call(), 0..40),
+    ) {
         let mut cursor = Cursor::new(rows);
         let mut model = Model { length: rows.into(), ..Model::default() };
         for call in calls {

@@ -4,6 +4,8 @@
 //! which is a change of the order of rows: allowed for draft version 0 with a decision record only.
 //! `tests/golden/replay.py` computes the same file from the specification, without this crate.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails its test")]
+
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,7 +18,7 @@ use dataset_rt_sampler::{
 const HEADER: &str = "\
 # Golden vectors of the order of rows, read by tests/golden.rs and tests/golden/replay.py.
 # version NUMBER
-# table NAME, then its maximal runs in canonical order:
+# table NAME, then its rows in canonical order, cut into runs anyhow:
 # run CACHE_ID FIRST_SAMPLE ROWS WEIGHT_BITS(hex)
 # digest MODE HEX
 # key MODE PURPOSE SEED PHILOX_KEY(2 words, hex) COUNTER_HIGH(2 words, hex)

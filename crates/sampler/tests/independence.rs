@@ -1,5 +1,7 @@
 //! Streams of related seeds, tables and epochs: none may be a shifted or permuted copy of another.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails its test")]
+
 use std::collections::HashSet;
 
 use dataset_rt_sampler::{

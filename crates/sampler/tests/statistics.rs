@@ -11,6 +11,9 @@ const DRAWS: usize = 100_000;
 /// Standard deviations from the mean that no sound order reaches in the few runs made here.
 const Z_MAX: f64 = 4.5;
 
+/// The weight of a row.
+type Shape = fn(u64) -> f64;
+
 fn key(seed: u64) -> StreamKey {
     StreamKey::derive(seed, Mode::Multinomial, &TableDigest([9; 32]), Purpose::Draw)
 }
@@ -54,7 +57,7 @@ fn equal_weights_draw_evenly() {
 
 #[test]
 fn rows_are_drawn_in_proportion_to_their_weights() {
-    let shapes: [(&str, fn(u64) -> f64); 3] = [
+    let shapes: [(&str, Shape); 3] = [
         ("linear", |row| row as f64 + 5.0),
         ("two classes", |row| if row.is_multiple_of(7) { 10.0 } else { 1.0 }),
         ("heavy tail", |row| 1.0 / (row as f64 + 3.0)),

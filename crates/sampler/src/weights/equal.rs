@@ -1,4 +1,4 @@
-//! All weights equal: the inverse CDF in closed form, no memory; must agree with the table's bits.
+//! All weights equal: the inverse CDF in closed form (rule S12); knows nothing of tables.
 
 use super::quantise::Scale;
 

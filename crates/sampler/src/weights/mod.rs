@@ -1,7 +1,7 @@
 //! Weights as intervals of integers; knows nothing of keys, positions or random bits' origin.
 //!
 //! ```text
-//! f64 weight ── quantise ──► q ── running sum, shift ──► thresholds T ── min { i : T_i > r } ──► row
+//! f64 weight ── quantise ──► q ── running sum, shift ──► T ── min { i : T_i > r } ──► row
 //!                              └─ all weights equal: closed form, no T (equal.rs)
 //! guide.rs narrows the search and never changes its result
 //! ```

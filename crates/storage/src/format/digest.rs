@@ -56,6 +56,7 @@ impl FileHasher {
         while !bytes.is_empty() {
             if self.block_filled == BLOCK_BYTES {
                 self.close_block();
+                self.open_block();
             }
             let room = (BLOCK_BYTES - self.block_filled) as usize;
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -73,9 +74,13 @@ impl FileHasher {
 
     fn close_block(&mut self) {
         self.leaves.push(self.block.finalize_non_root());
-        self.block.reset();
-        self.block.set_input_offset(self.size_bytes);
         self.block_filled = 0;
+    }
+
+    fn open_block(&mut self) {
+        // Not `reset`: it would keep the old offset in its count of bytes.
+        self.block = Hasher::new();
+        self.block.set_input_offset(self.size_bytes);
     }
 
     /// Size, root and leaves of what was taken.
@@ -129,14 +134,12 @@ pub fn block_digest(index: u64, bytes: &[u8], file_size_bytes: u64) -> Digest {
     hasher.update(bytes).finalize_non_root()
 }
 
-/// The header of `digests.bin` for `files` files with `leaves` leaves together.
-pub fn encode_digests_header(files: u64, leaves: u64) -> [u8; DIGESTS_HEADER_BYTES as usize] {
+/// The header of `digests.bin`. Counts are not in it, so that leaves are written as files close.
+pub fn encode_digests_header() -> [u8; DIGESTS_HEADER_BYTES as usize] {
     let mut header = [0; DIGESTS_HEADER_BYTES as usize];
     header[..8].copy_from_slice(&DIGESTS_MAGIC);
     header[8..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     header[16..24].copy_from_slice(&BLOCK_BYTES.to_le_bytes());
-    header[24..32].copy_from_slice(&files.to_le_bytes());
-    header[32..40].copy_from_slice(&leaves.to_le_bytes());
     header
 }
 
@@ -145,7 +148,6 @@ pub fn encode_digests_header(files: u64, leaves: u64) -> [u8; DIGESTS_HEADER_BYT
 pub struct DigestLayout {
     starts: Vec<u64>,
     size_bytes: u64,
-    leaves: u64,
 }
 
 impl DigestLayout {
@@ -164,7 +166,7 @@ impl DigestLayout {
             starts.push(place(leaves).ok_or_else(overflow)?);
             leaves = leaves.checked_add(leaf_count(size)).ok_or_else(overflow)?;
         }
-        Ok(Self { starts, size_bytes: place(leaves).ok_or_else(overflow)?, leaves })
+        Ok(Self { starts, size_bytes: place(leaves).ok_or_else(overflow)? })
     }
 
     /// Byte offset of the first leaf of file number `file`.
@@ -179,7 +181,7 @@ impl DigestLayout {
 
     /// The header that `digests.bin` must have.
     pub fn header(&self) -> [u8; DIGESTS_HEADER_BYTES as usize] {
-        encode_digests_header(self.starts.len() as u64, self.leaves)
+        encode_digests_header()
     }
 }
 

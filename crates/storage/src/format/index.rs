@@ -93,14 +93,13 @@ impl IndexRecord {
     }
 }
 
-/// The header of an index of `rows` records.
-pub fn encode_header(kind: IndexKind, rows: u64) -> [u8; INDEX_HEADER_BYTES as usize] {
+/// The header of an index. The row count is not in it, so that records are written as they come.
+pub fn encode_header(kind: IndexKind) -> [u8; INDEX_HEADER_BYTES as usize] {
     let mut header = [0; INDEX_HEADER_BYTES as usize];
     header[..8].copy_from_slice(&INDEX_MAGIC);
     header[8..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     header[16..24].copy_from_slice(&INDEX_RECORD_BYTES.to_le_bytes());
-    header[24..32].copy_from_slice(&rows.to_le_bytes());
-    header[32..40].copy_from_slice(&kind.code().to_le_bytes());
+    header[24..32].copy_from_slice(&kind.code().to_le_bytes());
     header
 }
 

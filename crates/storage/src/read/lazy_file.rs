@@ -2,24 +2,14 @@
 //! Checks its size, not its contents.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
 
 use super::descriptors::Descriptor;
-use crate::store::{IoMode, ReadFile};
+use super::origin::Origin;
+use crate::store::ReadFile;
 use crate::{Error, Kind, Result};
-
-/// The directory that a cache was opened in.
-pub(super) struct Origin {
-    /// Path as the caller gave it.
-    pub directory: PathBuf,
-    /// How its files are read.
-    pub io: IoMode,
-    /// The manifest as it was when the cache was opened. A rewritten cache has another one.
-    pub manifest: ReadFile,
-}
 
 /// A file that costs no descriptor and no mapping before it is used.
 pub(super) struct LazyFile {
@@ -53,6 +43,7 @@ impl LazyFile {
     }
 
     /// The mapping of the whole file, or `None` where it is read by copying.
+    #[inline]
     pub fn mapping(&self) -> Result<Option<&Buffer>> {
         Ok(match self.opened()? {
             Opened::Mapped(buffer, _) => Some(buffer),
@@ -62,36 +53,42 @@ impl LazyFile {
 
     /// The bytes of `range`, unverified: shared with the mapping, or read.
     pub fn buffer(&self, range: Range<u64>) -> Result<Buffer> {
-        if range.start > range.end || range.end > self.size_bytes {
-            return Err(Error::corrupt(format!(
-                "bytes {}..{} lie outside the file of {} bytes; rebuild the cache; in {}",
-                range.start, range.end, self.size_bytes, self.name
-            )));
-        }
-        let len = (range.end - range.start) as usize;
+        let place = self.check_range(&range)?;
         match self.opened()? {
-            Opened::Mapped(buffer, _) => Ok(buffer.slice_with_length(range.start as usize, len)),
+            Opened::Mapped(buffer, _) => Ok(buffer.slice_with_length(place.start, place.len())),
             Opened::Read(_) => {
                 let mut bytes = Vec::new();
-                bytes.try_reserve_exact(len).map_err(|_| super::too_large(len as u64))?;
-                bytes.resize(len, 0);
+                let too_large = |_| super::expansion::too_large(place.len() as u64);
+                bytes.try_reserve_exact(place.len()).map_err(too_large)?;
+                bytes.resize(place.len(), 0);
                 self.read_at(range.start, &mut bytes)?;
                 Ok(Buffer::from_vec(bytes))
             }
         }
     }
 
-    /// Fills `out` with the unverified bytes at `offset`.
+    /// `range` as positions in memory, if it lies within the file.
+    #[inline]
+    pub fn check_range(&self, range: &Range<u64>) -> Result<Range<usize>> {
+        if range.start > range.end || range.end > self.size_bytes {
+            return Err(self.out_of_range(range));
+        }
+        Ok(range.start as usize..range.end as usize)
+    }
+
+    /// The error for a range that does not lie within the file.
+    #[cold]
+    pub fn out_of_range(&self, range: &Range<u64>) -> Error {
+        Error::corrupt(format!(
+            "bytes {}..{} lie outside the file of {} bytes; rebuild the cache; in {}",
+            range.start, range.end, self.size_bytes, self.name
+        ))
+    }
+
+    /// Fills `out` with the unverified bytes at `offset` of a file that is not mapped.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         match self.opened()? {
-            Opened::Mapped(buffer, _) => {
-                let bytes = usize::try_from(offset)
-                    .ok()
-                    .and_then(|start| buffer.get(start..start.checked_add(out.len())?));
-                let bytes = bytes.ok_or_else(|| Error::internal("read outside a mapping"))?;
-                out.copy_from_slice(bytes);
-                Ok(())
-            }
+            Opened::Mapped(_, file) => file.read_at(offset, out),
             Opened::Read(descriptor) => {
                 descriptor.with(|file| file.read_at(offset, out)).map_err(|e| self.explain(e))
             }
@@ -112,54 +109,64 @@ impl LazyFile {
             Some(Opened::Mapped(_, file)) => file.changed()?,
             Some(Opened::Read(descriptor)) => descriptor.with(ReadFile::changed)?,
         };
-        if changed { Err(self.conflict()) } else { Ok(()) }
+        if changed { Err(self.origin.conflict(&self.name)) } else { Ok(()) }
     }
 
+    #[inline]
     fn opened(&self) -> Result<&Opened> {
-        if let Some(opened) = self.opened.get() {
-            return Ok(opened);
+        match self.opened.get() {
+            Some(opened) => Ok(opened),
+            None => self.open_first(),
         }
+    }
+
+    #[cold]
+    fn open_first(&self) -> Result<&Opened> {
         let opened = self.open().map_err(|e| self.explain(e))?;
         // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
         let _ = self.opened.set(opened);
         self.opened.get().ok_or_else(|| Error::internal("a file just opened is not there"))
     }
 
-    #[cold]
     fn open(&self) -> Result<Opened> {
-        let path = self.origin.directory.join(&self.name);
+        let path = self.origin.join(&self.name);
         let file = ReadFile::open(&path, self.origin.io)?;
         if file.size_bytes() != self.size_bytes {
             return Err(wrong_size(&self.name, self.size_bytes, file.size_bytes()));
         }
-        if self.origin.manifest.changed()? {
-            return Err(self.conflict());
+        if self.origin.is_replaced() {
+            return Err(self.origin.conflict(&self.name));
         }
-        Ok(match file.mapped() {
-            Some(mapping) => Opened::Mapped(mapping.to_buffer(), file),
+        Ok(match file.mapped().map(|mapping| mapping.to_buffer()) {
+            Some(buffer) => Opened::Mapped(buffer, file),
             None => Opened::Read(Descriptor::new(path, file)),
         })
     }
 
-    /// A file that is gone or other than at open is a conflict, not damage.
+    /// A file that is gone or short because its cache was replaced is a conflict, not damage.
+    #[cold]
     fn explain(&self, error: Error) -> Error {
-        let moved = matches!(self.origin.manifest.changed(), Ok(true) | Err(_));
-        let replaced = matches!(error.kind(), Kind::NotFound | Kind::Corrupt) && moved;
-        if replaced { self.conflict() } else { error.within(&self.name) }
-    }
-
-    fn conflict(&self) -> Error {
-        Error::conflict(format!(
-            "the cache changed while open; reopen it; found at {} of {}",
-            self.name,
-            self.origin.directory.display()
-        ))
+        let may_be_replaced = matches!(error.kind(), Kind::NotFound | Kind::Corrupt);
+        if may_be_replaced && self.origin.is_replaced() {
+            return self.origin.conflict(&self.name);
+        }
+        match error.kind() {
+            Kind::NotFound => missing(&self.name),
+            _ => error,
+        }
     }
 }
 
 /// The error for a file whose length is not the manifest's.
 pub(super) fn wrong_size(name: &str, expected: u64, found: u64) -> Error {
     Error::corrupt(format!(
-        "file has {found} bytes; expected {expected}; restore or rebuild the cache; in {name}"
+        "the file has {found} bytes; expected {expected}; restore or rebuild the cache; in {name}"
+    ))
+}
+
+/// The error for a file that the manifest names and the directory lacks.
+pub(super) fn missing(name: &str) -> Error {
+    Error::corrupt(format!(
+        "a file the manifest names is missing; restore or rebuild the cache; expected {name}"
     ))
 }

@@ -61,14 +61,14 @@ impl VerifiedFile {
     /// The verified bytes of `range` of a mapped file.
     pub fn slice(&self, range: Range<u64>) -> Result<&[u8]> {
         let mapping = self.mapping()?;
-        let place = self.check_range(&range)?;
+        let place = self.file.check_range(&range)?;
         self.verify_mapped(mapping, &range)?;
-        mapping.get(place).ok_or_else(|| self.out_of_range(&range))
+        mapping.get(place).ok_or_else(|| self.file.out_of_range(&range))
     }
 
     /// The verified bytes of `range`: shared with the mapping, or read.
     pub fn buffer(&self, range: Range<u64>) -> Result<Buffer> {
-        let place = self.check_range(&range)?;
+        let place = self.file.check_range(&range)?;
         if let Some(mapping) = self.file.mapping()? {
             self.verify_mapped(mapping, &range)?;
             // `check_range` proved it for the manifest's size, `LazyFile` that the mapping has it.
@@ -84,7 +84,7 @@ impl VerifiedFile {
         if self.is_mapped()? {
             return self.slice(range).map(Cow::Borrowed);
         }
-        self.check_range(&range)?;
+        self.file.check_range(&range)?;
         let mut bytes = Vec::new();
         self.read_append(range, &mut bytes, &mut Vec::new())?;
         Ok(Cow::Owned(bytes))
@@ -98,8 +98,8 @@ impl VerifiedFile {
         out: &mut Vec<u8>,
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
-        let place = self.check_range(&range)?;
-        out.try_reserve(place.len()).map_err(|_| super::too_large(place.len() as u64))?;
+        let place = self.file.check_range(&range)?;
+        out.try_reserve(place.len()).map_err(|_| super::expansion::too_large(place.len() as u64))?;
         if self.is_mapped()? {
             out.extend_from_slice(self.slice(range)?);
             return Ok(());
@@ -144,23 +144,6 @@ impl VerifiedFile {
             .ok_or_else(|| Error::internal(format!("{} is not mapped", self.name())))
     }
 
-    fn check_range(&self, range: &Range<u64>) -> Result<Range<usize>> {
-        if range.start > range.end || range.end > self.size_bytes() {
-            return Err(self.out_of_range(range));
-        }
-        Ok(range.start as usize..range.end as usize)
-    }
-
-    fn out_of_range(&self, range: &Range<u64>) -> Error {
-        Error::corrupt(format!(
-            "bytes {}..{} lie outside the file of {} bytes; rebuild the cache; in {}",
-            range.start,
-            range.end,
-            self.size_bytes(),
-            self.name()
-        ))
-    }
-
     fn checks(&self) -> Result<Option<&Checks>> {
         if let Some(checks) = self.checks.get() {
             return Ok(Some(checks));
@@ -180,7 +163,7 @@ impl VerifiedFile {
             if !checks.is_verified(block) {
                 let place = self.block_range(block);
                 let bytes = mapping.get(place.start as usize..place.end as usize);
-                let bytes = bytes.ok_or_else(|| self.out_of_range(&place))?;
+                let bytes = bytes.ok_or_else(|| self.file.out_of_range(&place))?;
                 self.verify_block(checks, block, bytes)?;
             }
         }
@@ -236,7 +219,7 @@ impl VerifiedFile {
             let run = block.saturating_mul(BLOCK_BYTES)..self.block_range(run_end - 1).end;
             let wanted = run.start.max(range.start)..run.end.min(range.end);
             let place = (wanted.start - range.start) as usize..(wanted.end - range.start) as usize;
-            let target = target.get_mut(place).ok_or_else(|| self.out_of_range(&wanted))?;
+            let target = target.get_mut(place).ok_or_else(|| self.file.out_of_range(&wanted))?;
             if known {
                 self.file.read_at(wanted.start, target)?;
             } else {
@@ -247,7 +230,7 @@ impl VerifiedFile {
                 }
                 let from = (wanted.start - run.start) as usize;
                 let bytes = scratch.get(from..from + target.len());
-                target.copy_from_slice(bytes.ok_or_else(|| self.out_of_range(&wanted))?);
+                target.copy_from_slice(bytes.ok_or_else(|| self.file.out_of_range(&wanted))?);
             }
             block = run_end;
         }

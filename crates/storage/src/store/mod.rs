@@ -1,1 +1,143 @@
-//! TODO
+//! Where bytes live: the only user of the file system. Knows nothing of what they mean.
+//!
+//! ```text
+//! Store, StoreFile   what writing needs: create, write, fsync, rename, lock
+//!   ^ local          the real file system
+//!   ^ faulty         the same, failing where a test says (feature "faults")
+//! ReadFile           what reading needs: a mapping, or reads at an offset
+//!   ^ mapping        the one place that maps memory
+//! ```
+
+#[cfg(feature = "faults")]
+mod faulty;
+mod local;
+mod lock;
+mod mapping;
+mod read_file;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use lock::DirLock;
+pub use local::LocalStore;
+pub use mapping::Mapping;
+pub use read_file::{FileIdentity, IoMode, ReadFile};
+
+#[cfg(feature = "faults")]
+pub use faulty::{Fault, FaultyStore};
+
+use crate::Result;
+
+/// What a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file of this many bytes.
+    File {
+        /// Length in bytes.
+        size_bytes: u64,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link, device, socket or pipe.
+    Other,
+}
+
+/// The operations that writing a cache is made of.
+pub trait Store: Send + Sync {
+    /// Makes a directory whose parent exists.
+    ///
+    /// # Errors
+    /// `Conflict` when it exists already.
+    fn create_dir(&self, path: &Path) -> Result<()>;
+
+    /// Makes a new file.
+    ///
+    /// # Errors
+    /// `Conflict` when it exists already.
+    fn create_file(&self, path: &Path) -> Result<Box<dyn StoreFile>>;
+
+    /// Makes the entries of a directory durable.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+
+    /// Renames a directory to a name that is free.
+    ///
+    /// # Errors
+    /// `Conflict` when `to` exists. On file systems without an atomic way the check comes before
+    /// the rename; a non-empty directory is still never replaced.
+    fn rename_no_replace(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Exchanges two directories atomically.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file system cannot.
+    fn exchange(&self, a: &Path, b: &Path) -> Result<()>;
+
+    /// Removes a file, or a directory and everything below it; what is not there is fine.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn remove_tree(&self, path: &Path) -> Result<()>;
+
+    /// Names in a directory, sorted.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no directory.
+    fn list_dir(&self, path: &Path) -> Result<Vec<PathBuf>>;
+
+    /// What `path` is, links not followed; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn kind(&self, path: &Path) -> Result<Option<EntryKind>>;
+
+    /// Takes the advisory lock of a directory without waiting; `None` while another holds it, or
+    /// when the directory was renamed or removed meanwhile. A dead holder's lock is free.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn lock_dir(&self, path: &Path) -> Result<Option<DirLock>>;
+}
+
+/// A file being written. After one failure every later operation fails too: the kernel may have
+/// dropped the bytes and would report success the next time.
+pub trait StoreFile: Send {
+    /// Appends all of `bytes`.
+    ///
+    /// # Errors
+    /// `Exhausted` when the disk is full, else as the file system fails.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// All bytes of a small file.
+///
+/// # Errors
+/// `NotFound`, `Corrupt` for more than `bytes_max` bytes or a file that is not regular.
+pub fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+    let file = ReadFile::open(path, IoMode::Pread)?;
+    let size = file.size_bytes();
+    if size > bytes_max {
+        return Err(crate::Error::corrupt(format!(
+            "{} has {size} bytes; expected at most {bytes_max}; rebuild the cache",
+            path.display()
+        )));
+    }
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    file.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}

@@ -132,11 +132,7 @@ impl Check<'_> {
             check: self,
             batch,
             first_row,
-            cache_ids: identity_column(
-                "cache_id",
-                batch.column(self.columns.cache_id),
-                first_row,
-            )?,
+            cache_ids: identity_column("cache_id", batch.column(self.columns.cache_id), first_row)?,
             sample_ids: identity_column(
                 "sample_id",
                 batch.column(self.columns.sample_id),
@@ -211,8 +207,7 @@ impl Chunk<'_> {
                 continue;
             }
             let sources = &self.check.sources;
-            let difference =
-                first_difference(array, &column.column_type, ordinal, runs, sources)?;
+            let difference = first_difference(array, &column.column_type, ordinal, runs, sources)?;
             if let Some((run, offset)) = difference {
                 return Err(self.difference(ordinal, column, array, &run, offset));
             }

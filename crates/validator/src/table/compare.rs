@@ -1,7 +1,6 @@
 //! Cell-by-cell equality of a user's column with the caches' own, run by run.
 //! Knows no identity and builds no message.
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, BinaryViewType, ByteArrayType, ByteViewType, Date32Type, Float32Type,
     Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type,

@@ -53,7 +53,8 @@ impl<'a> Sources<'a> {
         if u32::try_from(caches.len()).is_err() {
             return Err(Error::unsupported("more than 2**32 - 1 caches in one dataset"));
         }
-        let caches = caches.iter().map(|cache| Source::new(cache, schema)).collect::<Result<_>>()?;
+        let caches =
+            caches.iter().map(|cache| Source::new(cache, schema)).collect::<Result<_>>()?;
         Ok(Self { caches, by_id })
     }
 
@@ -95,9 +96,8 @@ impl<'a> Sources<'a> {
                 continue;
             }
             runs.extend(open.take().map(|(_, run, _)| run));
-            let (cache, source) = self
-                .find(cache_id)
-                .ok_or_else(|| self.unknown_cache(cache_id, first_row + row))?;
+            let (cache, source) =
+                self.find(cache_id).ok_or_else(|| self.unknown_cache(cache_id, first_row + row))?;
             let (batch, start, end) = source
                 .find(sample_id)
                 .ok_or_else(|| source.unknown_sample(sample_id, first_row + row))?;

@@ -19,6 +19,8 @@ mod arrays;
 mod body;
 mod decode;
 mod encode;
+mod layout;
+mod normal;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -32,4 +34,4 @@ pub use decode::{
 pub use encode::{EncodedBatch, encode_batch, file_head, file_tail};
 pub use layout::BatchPlace;
 
-mod layout;
+

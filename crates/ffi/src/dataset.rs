@@ -1,0 +1,155 @@
+//! `NativeDataset`: the dataset of the core as `CachedDataset` wraps it.
+
+use std::sync::Arc;
+
+use dataset_rt_runtime::{Dataset, WorkerPool};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::failure::{detached, guarded, to_py};
+use crate::iterator::{NativeSampleIterator, block_samples};
+use crate::samples::{SampleMaker, column_keys};
+use crate::tables::{NativeTable, import_batches, validate};
+
+/// A dataset of one or more caches.
+#[pyclass(frozen, module = "dataset_rt._native")]
+pub struct NativeDataset {
+    dataset: Dataset,
+    maker: Arc<SampleMaker>,
+    pool: Arc<WorkerPool>,
+    stored_keys: Vec<Py<PyString>>,
+}
+
+impl NativeDataset {
+    /// Wraps an open dataset.
+    ///
+    /// # Errors
+    /// When the package is not importable.
+    pub fn new(
+        py: Python<'_>,
+        dataset: Dataset,
+        pool: Arc<WorkerPool>,
+        zero_copy: bool,
+    ) -> PyResult<Self> {
+        let names = dataset.schema().columns().iter().map(|column| column.name.as_str());
+        let stored_keys = column_keys(py, names);
+        Ok(Self { maker: Arc::new(SampleMaker::new(py, zero_copy)?), pool, stored_keys, dataset })
+    }
+
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.pool.is_closed() {
+            return Ok(());
+        }
+        let error = dataset_rt_storage::Error::invalid(
+            "the runtime of this dataset is closed; open the caches with a new DatasetRuntime",
+        );
+        Err(to_py(py, &error))
+    }
+}
+
+#[pymethods]
+impl NativeDataset {
+    fn __iter__(&self, py: Python<'_>) -> PyResult<NativeSampleIterator> {
+        guarded(py, || {
+            self.check_open(py)?;
+            let stream = self.dataset.claim().map_err(|e| to_py(py, &e))?;
+            let delivered = stream.snapshot().table().delivered();
+            let keys = column_keys(py, delivered.iter().map(|field| field.name().as_str()));
+            Ok(NativeSampleIterator::new(Arc::clone(&self.maker), keys, stream))
+        })
+    }
+
+    fn __len__(&self) -> usize {
+        usize::try_from(self.dataset.epoch_len()).unwrap_or(usize::MAX)
+    }
+
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.dataset.epoch()
+    }
+
+    #[getter]
+    fn cache_paths(&self) -> Vec<std::path::PathBuf> {
+        self.dataset.caches().iter().map(|cache| cache.path().to_path_buf()).collect()
+    }
+
+    fn sample_at<'py>(&self, py: Python<'py>, i: u64) -> PyResult<Bound<'py, PyAny>> {
+        let mut samples = self.samples_at(py, vec![i])?;
+        samples.pop().ok_or_else(|| {
+            to_py(py, &dataset_rt_storage::Error::internal("one sample was asked for, none came"))
+        })
+    }
+
+    fn samples_at<'py>(
+        &self,
+        py: Python<'py>,
+        indices: Vec<u64>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        guarded(py, || {
+            self.check_open(py)?;
+            let (snapshot, block) = detached(py, || self.dataset.samples_at(&indices))?;
+            let delivered = snapshot.table().delivered();
+            let keys = column_keys(py, delivered.iter().map(|field| field.name().as_str()));
+            block_samples(py, &self.maker, &keys, block)
+        })
+    }
+
+    fn get_item<'py>(
+        &self,
+        py: Python<'py>,
+        cache_id: u64,
+        sample_id: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        guarded(py, || {
+            self.check_open(py)?;
+            let block =
+                detached(py, || self.dataset.physical_sample(cache_id, sample_id))?;
+            let mut samples = block_samples(py, &self.maker, &self.stored_keys, block)?;
+            samples.pop().ok_or_else(|| {
+                to_py(py, &dataset_rt_storage::Error::internal("no sample came back"))
+            })
+        })
+    }
+
+    fn table(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        guarded(py, || {
+            let (schema, batches) = detached(py, || self.dataset.table())?;
+            Ok(NativeTable::new(schema, batches))
+        })
+    }
+
+    fn update_table(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        edited: Vec<String>,
+    ) -> PyResult<()> {
+        guarded(py, || {
+            let batches = import_batches(table)?;
+            detached(py, || {
+                validate(&batches)?;
+                self.dataset.update_table(&batches, &edited)
+            })
+        })
+    }
+
+    fn set_epoch_len(&self, py: Python<'_>, n: u64) -> PyResult<()> {
+        guarded(py, || self.dataset.set_epoch_len(n).map_err(|e| to_py(py, &e)))
+    }
+
+    fn set_epoch(&self, py: Python<'_>, e: u64) -> PyResult<()> {
+        guarded(py, || self.dataset.set_epoch(e).map_err(|error| to_py(py, &error)))
+    }
+
+    fn order_fingerprint(&self, py: Python<'_>) -> PyResult<String> {
+        guarded(py, || detached(py, || self.dataset.order_fingerprint()))
+    }
+
+    fn order_digest(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<String> {
+        guarded(py, || detached(py, || self.dataset.order_digest(start, stop)))
+    }
+
+    fn position_seed(&self, py: Python<'_>, k: u64) -> PyResult<u64> {
+        guarded(py, || detached(py, || self.dataset.position_seed(k)))
+    }
+}

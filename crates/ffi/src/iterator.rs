@@ -1,0 +1,128 @@
+//! The native sample iterator: one window of the stream as `CachedSample` tuples.
+
+use std::sync::{Arc, Mutex};
+
+use dataset_rt_runtime::{Block, Stream};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyDict, PyString};
+
+use crate::cells::metadata_dicts;
+use crate::failure::{Attention, detached, guarded, to_py};
+use crate::samples::SampleMaker;
+
+/// Iterates one window. Threads may share it: each sample goes to one of them.
+#[pyclass(frozen, module = "dataset_rt._native")]
+pub struct NativeSampleIterator {
+    maker: Arc<SampleMaker>,
+    keys: Vec<Py<PyString>>,
+    place: Mutex<Place>,
+}
+
+struct Place {
+    stream: Stream,
+    block: Option<OpenBlock>,
+}
+
+/// A block being handed out.
+struct OpenBlock {
+    block: Block,
+    next: usize,
+    metadata: std::vec::IntoIter<Py<PyDict>>,
+}
+
+impl NativeSampleIterator {
+    /// Iterates `stream`.
+    pub fn new(maker: Arc<SampleMaker>, keys: Vec<Py<PyString>>, stream: Stream) -> Self {
+        Self { maker, keys, place: Mutex::new(Place { stream, block: None }) }
+    }
+
+    /// Brings the next block in hand; false at the end of the window.
+    fn open_next(&self, py: Python<'_>, place: &mut Place) -> PyResult<bool> {
+        place.block = None;
+        let mut attention = Attention::default();
+        let stream = &mut place.stream;
+        let attend = &mut attention;
+        let next = py.detach(move || stream.next_block(&mut || attend.check()));
+        let block = match next {
+            Ok(Some(block)) => block,
+            Ok(None) => return Ok(false),
+            Err(error) => return Err(attention.explain(py, &error)),
+        };
+        let dicts = metadata_dicts(py, &self.keys, block.columns(), block.len())?;
+        let metadata: Vec<Py<PyDict>> = dicts.into_iter().map(Bound::unbind).collect();
+        place.block = Some(OpenBlock { block, next: 0, metadata: metadata.into_iter() });
+        Ok(true)
+    }
+}
+
+#[pymethods]
+impl NativeSampleIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        guarded(py, || {
+            let Ok(mut place) = self.place.lock_py_attached(py) else {
+                let error = dataset_rt_storage::Error::internal("this iterator failed before");
+                return Err(to_py(py, &error));
+            };
+            loop {
+                if let Some(open) = &mut place.block
+                    && let Some(metadata) = open.metadata.next()
+                {
+                    return open.deliver(py, &self.maker, metadata).map(Some);
+                }
+                if !self.open_next(py, &mut place)? {
+                    return Ok(None);
+                }
+            }
+        })
+    }
+}
+
+impl OpenBlock {
+    fn deliver<'py>(
+        &mut self,
+        py: Python<'py>,
+        maker: &SampleMaker,
+        metadata: Py<PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let i = self.next;
+        // Counted before anything can fail: a damaged sample is passed over by the next call.
+        self.next += 1;
+        if i >= self.block.payloads().len() {
+            let block = &mut self.block;
+            detached(py, move || block.fetch_more())?;
+        }
+        let payload = &self.block.payloads()[i];
+        let sample =
+            maker.make(py, payload, metadata.into_bound(py), self.block.identity(i))?;
+        self.block.release(i);
+        Ok(sample)
+    }
+}
+
+/// All samples of a block at once, for random access.
+///
+/// # Errors
+/// Damaged payloads, or when memory runs out.
+pub fn block_samples<'py>(
+    py: Python<'py>,
+    maker: &SampleMaker,
+    keys: &[Py<PyString>],
+    mut block: Block,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let dicts = metadata_dicts(py, keys, block.columns(), block.len())?;
+    let mut samples = Vec::with_capacity(block.len());
+    for (i, metadata) in dicts.into_iter().enumerate() {
+        if i >= block.payloads().len() {
+            let block = &mut block;
+            detached(py, move || block.fetch_more())?;
+        }
+        samples.push(maker.make(py, &block.payloads()[i], metadata, block.identity(i))?);
+        block.release(i);
+    }
+    Ok(samples)
+}

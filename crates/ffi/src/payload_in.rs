@@ -1,0 +1,61 @@
+//! Payload bytes from any C-contiguous Python buffer. Knows no sample.
+
+use dataset_rt_storage::{Error, Result};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyFloat};
+
+/// Calls `take` with the bytes of `object`, which must not run Python code.
+///
+/// # Errors
+/// `InvalidInput` for objects that are no buffers of plain bytes (never `bytes(5)`).
+pub fn with_bytes<R>(
+    object: &Bound<'_, PyAny>,
+    take: impl FnOnce(&[u8]) -> Result<R>,
+) -> Result<R> {
+    if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        return take(bytes.as_bytes());
+    }
+    let refused = |why: &str| {
+        let type_name = object
+            .get_type()
+            .fully_qualified_name()
+            .map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
+        Err(Error::invalid(format!(
+            "payload is a {type_name}{why}; expected bytes or another C-contiguous buffer \
+             (bytearray, memoryview, numpy array, pyarrow.Buffer, mmap)"
+        )))
+    };
+    // NumPy scalars export buffers, but count as numbers.
+    if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
+        return refused("");
+    }
+    if is_numpy_scalar(object) && !object.is_instance_of::<PyBytes>() {
+        return refused("");
+    }
+    let Ok(buffer) = PyUntypedBuffer::get(object) else { return refused("") };
+    if !buffer.is_c_contiguous() {
+        return refused(" that is not C-contiguous");
+    }
+    if buffer.format().to_bytes().iter().any(|code| matches!(code, b'O' | b'P' | b'&')) {
+        return refused(" of pointers");
+    }
+    let len = buffer.len_bytes();
+    if len == 0 {
+        return take(&[]);
+    }
+    // SAFETY: the exporter keeps `len` bytes at `buf_ptr` alive and in place until `buffer` is
+    // released, which happens after `take` returns; contiguity was checked; `take` runs no
+    // Python code, and the interpreter lock is held, so Python cannot write them meanwhile.
+    let bytes = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), len) };
+    take(bytes)
+}
+
+/// Whether `object` is a NumPy scalar. NumPy is never imported for the question.
+pub fn is_numpy_scalar(object: &Bound<'_, PyAny>) -> bool {
+    let class = object.get_type();
+    class.mro().iter().any(|base| {
+        base.getattr("__module__").is_ok_and(|m| m.eq("numpy").unwrap_or(false))
+            && base.getattr("__name__").is_ok_and(|n| n.eq("generic").unwrap_or(false))
+    })
+}

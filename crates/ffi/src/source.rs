@@ -1,0 +1,243 @@
+//! One source's iteration: Python items to rows of the core. Knows no file.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use dataset_rt_runtime::{Profile, SourceClaim, Stage};
+use dataset_rt_storage::format::schema::StoredSchema;
+use dataset_rt_storage::write::Ingest;
+use dataset_rt_storage::{Error, Result};
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
+use pyo3_arrow::PySchema;
+
+use crate::failure::{source_error, to_py};
+use crate::payload_in::with_bytes;
+use crate::tables::{import_batches, is_arrow, validate};
+use crate::values::ValueTypes;
+
+/// The optional members of a source.
+pub struct SourceMembers {
+    /// Fingerprint and declared schema.
+    pub claim: SourceClaim,
+    /// Free text for the manifest.
+    pub provenance: BTreeMap<String, String>,
+}
+
+impl SourceMembers {
+    /// Reads them; a member that is missing or `None` counts as absent.
+    ///
+    /// # Errors
+    /// Members of the wrong type, or what a property raised.
+    pub fn read(source: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = source.py();
+        let member = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
+            Ok(source.getattr_opt(name)?.filter(|value| !value.is_none()))
+        };
+        let wrong = |name: &str, expected: &str| {
+            to_py(py, &Error::invalid(format!("source.{name} is not {expected}; correct it")))
+        };
+        let fingerprint = member("fingerprint")?
+            .map(|value| value.extract::<String>().map_err(|_| wrong("fingerprint", "a str")))
+            .transpose()?;
+        let schema = member("schema")?
+            .map(|value| {
+                let schema =
+                    value.extract::<PySchema>().map_err(|_| wrong("schema", "a pyarrow.Schema"))?;
+                StoredSchema::from_arrow(&schema.into_inner()).map_err(|e| to_py(py, &e))
+            })
+            .transpose()?;
+        let provenance = member("provenance")?
+            .map(|value| {
+                value
+                    .call_method0("items")
+                    .and_then(|items| PyDict::from_sequence(&items.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?))
+                    .and_then(|dict| dict.extract::<BTreeMap<String, String>>())
+                    .map_err(|_| wrong("provenance", "a mapping of str to str"))
+            })
+            .transpose()?
+            .unwrap_or_default();
+        Ok(Self { claim: SourceClaim { fingerprint, schema }, provenance })
+    }
+}
+
+/// Tells somebody how far the write is, a few times a second.
+pub struct Progress<'py> {
+    callback: Option<Bound<'py, PyAny>>,
+    last: Instant,
+    items: u64,
+}
+
+/// Between two reports; the terminal is redrawn no faster.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+impl<'py> Progress<'py> {
+    /// Reports to `callback(samples, bytes, finished)`, if there is one.
+    #[expect(clippy::disallowed_methods, reason = "progress is about wall time")]
+    pub fn new(callback: Option<Bound<'py, PyAny>>) -> Self {
+        Self { callback, last: Instant::now(), items: 0 }
+    }
+
+    /// Called after every item; looks at the clock for every 64th only.
+    ///
+    /// # Errors
+    /// What the callback raised.
+    #[expect(clippy::disallowed_methods, reason = "progress is about wall time")]
+    pub fn step(&mut self, ingest: &Ingest) -> PyResult<()> {
+        self.items += 1;
+        if self.callback.is_none() || !self.items.is_multiple_of(64) {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if now.duration_since(self.last) < REPORT_EVERY {
+            return Ok(());
+        }
+        self.last = now;
+        self.report(ingest.rows(), ingest.payload_bytes(), false)
+    }
+
+    /// Reports now.
+    ///
+    /// # Errors
+    /// What the callback raised.
+    pub fn report(&self, samples: u64, bytes: u64, finished: bool) -> PyResult<()> {
+        match &self.callback {
+            None => Ok(()),
+            Some(callback) => callback.call1((samples, bytes, finished)).map(drop),
+        }
+    }
+}
+
+/// The items of a source, one after another.
+pub struct SourceItems<'py> {
+    name: String,
+    iterator: Bound<'py, PyIterator>,
+    types: ValueTypes,
+}
+
+impl<'py> SourceItems<'py> {
+    /// Calls `iter(source)`.
+    ///
+    /// # Errors
+    /// `SourceError` when that raises.
+    pub fn new(source: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        let py = source.py();
+        let iterator = source.try_iter().map_err(|e| wrap(py, name, 0, e))?;
+        Ok(Self { name: name.to_owned(), iterator, types: ValueTypes::new(py)? })
+    }
+
+    /// Takes one item into `ingest`; false at the end of the source.
+    ///
+    /// # Errors
+    /// `SourceError` when the source raises; `KeyboardInterrupt` and the like as they are;
+    /// `InvalidInputError` for items that cannot be stored.
+    pub fn take_next(&mut self, ingest: &mut Ingest, profile: &Profile) -> PyResult<bool> {
+        let py = self.iterator.py();
+        let next = profile.time(Stage::Source, || self.iterator.next());
+        let item = match next {
+            None => return Ok(false),
+            Some(Err(error)) => return Err(wrap(py, &self.name, ingest.rows(), error)),
+            Some(Ok(item)) => item,
+        };
+        profile.time(Stage::Ingest, || self.take(&item, ingest))?;
+        Ok(true)
+    }
+
+    fn take(&self, item: &Bound<'py, PyAny>, ingest: &mut Ingest) -> PyResult<()> {
+        let py = item.py();
+        if let Ok(pair) = item.cast::<PyTuple>()
+            && pair.len() == 2
+        {
+            return self.take_sample(pair, ingest);
+        }
+        if is_arrow(item) {
+            let batches = import_batches(item)?;
+            validate(&batches).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
+            for batch in &batches {
+                ingest.push_batch(batch).map_err(|e| to_py(py, &e))?;
+            }
+            return Ok(());
+        }
+        let found = item.get_type().fully_qualified_name()?;
+        let error = Error::invalid(format!(
+            "found {found}; expected CacheInput(data, metadata) or an Arrow record batch with a \
+             payload column"
+        ));
+        Err(to_py(py, &self.placed(ingest, error)))
+    }
+
+    fn take_sample(&self, pair: &Bound<'py, PyTuple>, ingest: &mut Ingest) -> PyResult<()> {
+        let py = pair.py();
+        let (data, metadata) = (pair.get_item(0)?, pair.get_item(1)?);
+        let taken = with_bytes(&data, |bytes| ingest.push_payload(bytes))
+            .map_err(|e| self.placed(ingest, e))
+            .and_then(|()| self.take_metadata(&metadata, ingest))
+            .and_then(|()| ingest.end_row());
+        taken.map_err(|e| to_py(py, &e))
+    }
+
+    fn take_metadata(&self, metadata: &Bound<'py, PyAny>, ingest: &mut Ingest) -> Result<()> {
+        if let Ok(dict) = metadata.cast::<PyDict>() {
+            for (ordinal, (key, value)) in dict.iter().enumerate() {
+                self.take_value(ordinal, &key, &value, ingest)?;
+            }
+            return Ok(());
+        }
+        let failed = |ingest: &Ingest| {
+            let found = metadata
+                .get_type()
+                .fully_qualified_name()
+                .map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
+            self.placed(
+                ingest,
+                Error::invalid(format!("metadata is {found}; expected a mapping of str to values")),
+            )
+        };
+        let Ok(items) = metadata.call_method0("items").and_then(|items| items.try_iter()) else {
+            return Err(failed(ingest));
+        };
+        for (ordinal, item) in items.enumerate() {
+            let pair: (Bound<'py, PyAny>, Bound<'py, PyAny>) =
+                item.and_then(|item| item.extract()).map_err(|_| failed(ingest))?;
+            self.take_value(ordinal, &pair.0, &pair.1, ingest)?;
+        }
+        Ok(())
+    }
+
+    fn take_value(
+        &self,
+        ordinal: usize,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        ingest: &mut Ingest,
+    ) -> Result<()> {
+        let key = key.cast::<PyString>().map_err(|_| "not a str").and_then(|key| {
+            key.to_str().map_err(|_| "a str with a lone surrogate")
+        });
+        let key = key.map_err(|what| {
+            self.placed(ingest, Error::invalid(format!("a metadata key is {what}; expected a str")))
+        })?;
+        let mut is_ours = false;
+        let taken = self.types.with_cell(value, &mut |cell| {
+            is_ours = true;
+            ingest.cell(ordinal, key, cell)
+        });
+        taken.map_err(|error| {
+            if is_ours { error } else { self.placed(ingest, error.within(format!("key {key:?}"))) }
+        })
+    }
+
+    fn placed(&self, ingest: &Ingest, error: Error) -> Error {
+        error.within(format!("source {:?}, sample {}", self.name, ingest.rows()))
+    }
+}
+
+/// A source's exception as a `SourceError`; interrupts and exits pass through.
+fn wrap(py: Python<'_>, name: &str, samples: u64, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PyException>(py) {
+        source_error(py, name, samples, error)
+    } else {
+        error
+    }
+}

@@ -1,0 +1,104 @@
+//! Arrow tables across the border by PyCapsule: ours out without copying, foreign ones in after
+//! full validation. Decodes nothing inside a stream callback.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
+use dataset_rt_storage::{Error, Result};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
+use pyo3_arrow::input::AnyRecordBatch;
+
+/// Ready-made record batches that any Arrow tool can take, as often as it likes.
+#[pyclass(frozen, module = "dataset_rt._native")]
+pub struct NativeTable {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+impl NativeTable {
+    /// Wraps finished batches of one schema.
+    pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Self { schema, batches }
+    }
+}
+
+#[pymethods]
+impl NativeTable {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        Ok(to_schema_pycapsule(py, self.schema.as_ref())?)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let fields = self.schema.fields().clone();
+        let field = Field::new_struct("", fields.clone(), false)
+            .with_metadata(self.schema.metadata().clone());
+        let arrays: Vec<std::result::Result<ArrayRef, ArrowError>> = self
+            .batches
+            .iter()
+            .map(|batch| {
+                let array = if fields.is_empty() {
+                    StructArray::new_empty_fields(batch.num_rows(), None)
+                } else {
+                    StructArray::try_new(fields.clone(), batch.columns().to_vec(), None)?
+                };
+                Ok(Arc::new(array) as ArrayRef)
+            })
+            .collect();
+        let reader = Box::new(ArrayIterator::new(arrays.into_iter(), Arc::new(field)));
+        Ok(to_stream_pycapsule(py, reader, requested_schema)?)
+    }
+}
+
+/// Whether `object` is an Arrow table or batch of any library.
+pub fn is_arrow(object: &Bound<'_, PyAny>) -> bool {
+    !object.is_instance_of::<PyTuple>()
+        && (object.hasattr("__arrow_c_array__").unwrap_or(false)
+            || object.hasattr("__arrow_c_stream__").unwrap_or(false))
+}
+
+/// All batches of a foreign table, shared, not copied; call [`validate`] before use.
+///
+/// # Errors
+/// What the exporter raised.
+pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    let (mut batches, schema) = object.extract::<AnyRecordBatch>()?.into_table()?.into_inner();
+    if batches.is_empty() {
+        batches.push(RecordBatch::new_empty(schema));
+    }
+    Ok(batches)
+}
+
+/// Full validation: the C interface promises nothing about offsets, UTF-8 and views.
+///
+/// # Errors
+/// `InvalidInput` naming the column.
+pub fn validate(batches: &[RecordBatch]) -> Result<()> {
+    for (number, batch) in batches.iter().enumerate() {
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            if is_always_valid(column.data_type()) {
+                continue;
+            }
+            column.to_data().validate_full().map_err(|e| {
+                Error::invalid(format!(
+                    "column {:?} of batch {number} is not valid Arrow data: {e}; fix the \
+                     producer of the table",
+                    field.name()
+                ))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Types without offsets, dictionaries or text: lengths, checked at import, are all there is.
+fn is_always_valid(data_type: &DataType) -> bool {
+    data_type.is_primitive() || matches!(data_type, DataType::Null | DataType::Boolean)
+}

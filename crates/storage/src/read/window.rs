@@ -1,0 +1,57 @@
+//! A cursor over one verified file for many small reads: mapped ones cost nothing, others share
+//! one `pread` where they are neighbours. Knows nothing of what the bytes mean.
+
+use std::ops::Range;
+
+use super::verified::VerifiedFile;
+use crate::Result;
+
+/// Bytes read around a small range of a file that is not mapped: one page costs as much as 8
+/// bytes do, and holds the next 511 values of an 8-byte column.
+const WINDOW_BYTES: u64 = 4096;
+
+/// Small reads of one file. The bytes it keeps were verified; the file may change afterwards, so
+/// a window lives no longer than one call of the reader.
+pub(super) struct Window<'a> {
+    file: &'a VerifiedFile,
+    mapped: bool,
+    held: Range<u64>,
+    bytes: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    /// A cursor that has read nothing yet.
+    pub fn new(file: &'a VerifiedFile) -> Result<Self> {
+        let mapped = file.is_mapped()?;
+        Ok(Self { file, mapped, held: 0..0, bytes: Vec::new(), scratch: Vec::new() })
+    }
+
+    /// The verified bytes of `range`.
+    #[inline]
+    pub fn get(&mut self, range: Range<u64>) -> Result<&[u8]> {
+        if self.mapped { self.file.slice(range) } else { self.get_read(range) }
+    }
+
+    fn get_read(&mut self, range: Range<u64>) -> Result<&[u8]> {
+        let inside = self.held.start <= range.start && range.end <= self.held.end;
+        if !inside || range.start > range.end {
+            let start = range.start / WINDOW_BYTES * WINDOW_BYTES;
+            let end = range.end.max(start.saturating_add(WINDOW_BYTES));
+            // A range past the end of the file must fail, a window past it must not.
+            let end = if range.end > self.file.size_bytes() {
+                range.end
+            } else {
+                end.min(self.file.size_bytes())
+            };
+            let start = start.min(range.start);
+            self.held = 0..0;
+            self.bytes.clear();
+            self.file.read_append(start..end, &mut self.bytes, &mut self.scratch)?;
+            self.held = start..end;
+        }
+        let from = (range.start - self.held.start) as usize;
+        let len = range.end.saturating_sub(range.start) as usize;
+        Ok(self.bytes.get(from..from + len).unwrap_or_default())
+    }
+}

@@ -1,0 +1,193 @@
+//! One file for reading: mapped, or read at offsets. Knows no format.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::fstatfs;
+
+use super::mapping::Mapping;
+use crate::{Error, Result};
+
+/// How files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// Mapped on local disks, read at offsets on network file systems.
+    #[default]
+    Auto,
+    /// Always mapped.
+    Mmap,
+    /// Always read at offsets: every face copies.
+    Pread,
+}
+
+/// What tells a file from another one, or from itself before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileIdentity {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size_bytes: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+/// An open file. The descriptor of a mapped one is closed: the mapping does without.
+#[derive(Debug)]
+pub struct ReadFile {
+    path: PathBuf,
+    identity: FileIdentity,
+    access: Access,
+}
+
+#[derive(Debug)]
+enum Access {
+    Mapped(Mapping),
+    Offsets(File),
+}
+
+impl ReadFile {
+    /// Opens a regular file; a symbolic link in its place is refused.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` for anything that is not a regular file.
+    pub fn open(path: &Path, io: IoMode) -> Result<Self> {
+        let failed = |e: io::Error| Error::from_io("open", path, &e);
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(e) => match fs::symlink_metadata(path) {
+                Ok(meta) if !meta.is_file() => return Err(not_a_file(path)),
+                _ => return Err(failed(e)),
+            },
+        };
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() {
+            return Err(not_a_file(path));
+        }
+        let is_mapped = match io {
+            IoMode::Mmap => true,
+            IoMode::Pread => false,
+            IoMode::Auto => !is_on_network(&file),
+        };
+        // An empty file cannot be mapped; there is nothing to read in it either.
+        let access = if is_mapped && meta.len() > 0 {
+            Access::Mapped(Mapping::new(&file, path)?)
+        } else {
+            Access::Offsets(file)
+        };
+        Ok(Self { path: path.to_owned(), identity: FileIdentity::of(&meta), access })
+    }
+
+    /// Length when it was opened.
+    pub fn size_bytes(&self) -> u64 {
+        self.identity.size_bytes
+    }
+
+    /// The mapping, unless the file is read at offsets.
+    pub fn mapped(&self) -> Option<&Mapping> {
+        match &self.access {
+            Access::Mapped(mapping) => Some(mapping),
+            Access::Offsets(_) => None,
+        }
+    }
+
+    /// Fills `out` with the bytes at `offset`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the file ends before that.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let end = offset.saturating_add(out.len() as u64);
+        let short = || {
+            Error::corrupt(format!(
+                "{} ends before byte {end}; it had {} bytes when it was opened; restore or \
+                 rebuild the cache",
+                self.path.display(),
+                self.size_bytes()
+            ))
+        };
+        if end > self.size_bytes() {
+            return Err(short());
+        }
+        match &self.access {
+            Access::Mapped(mapping) => {
+                let range = offset as usize..end as usize;
+                let bytes = mapping.as_slice().get(range).ok_or_else(short)?;
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            Access::Offsets(file) => match file.read_exact_at(out, offset) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(short()),
+                outcome => outcome.map_err(|e| Error::from_io("read", &self.path, &e)),
+            },
+        }
+    }
+
+    /// Which file this is and how it was when opened.
+    pub fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    /// Whether the file is no longer what was opened: changed in place, replaced or removed.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn changed(&self) -> Result<bool> {
+        let meta = match &self.access {
+            Access::Offsets(file) => file.metadata(),
+            Access::Mapped(_) => fs::symlink_metadata(&self.path),
+        };
+        match meta {
+            Ok(meta) => Ok(FileIdentity::of(&meta) != self.identity),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(e) => Err(Error::from_io("look at", &self.path, &e)),
+        }
+    }
+
+    /// Asks the kernel to read `range` ahead; a hint.
+    pub fn advise_willneed(&self, range: Range<u64>) {
+        if let Access::Mapped(mapping) = &self.access {
+            mapping.advise_willneed(range);
+        }
+    }
+}
+
+fn not_a_file(path: &Path) -> Error {
+    Error::corrupt(format!(
+        "{} is not a regular file; expected one (links are not followed); rebuild the cache",
+        path.display()
+    ))
+}
+
+/// Magic numbers of `statfs(2)` whose mapped files may fail with SIGBUS when a server does.
+const NETWORK_MAGICS: [u64; 10] = [
+    0x6969,      // NFS
+    0xff53_4d42, // CIFS
+    0xfe53_4d42, // SMB 2
+    0x517b,      // SMB
+    0x6573_5546, // FUSE
+    0x0bd0_0bd0, // Lustre
+    0x4750_4653, // GPFS
+    0x0102_1997, // 9p
+    0x00c3_6400, // Ceph
+    0x5346_414f, // AFS
+];
+
+fn is_on_network(file: &File) -> bool {
+    // Cannot be told: reading by copying is always safe.
+    fstatfs(file).map_or(true, |stat| NETWORK_MAGICS.contains(&(stat.f_type as u64 & 0xffff_ffff)))
+}

@@ -1,0 +1,134 @@
+//! The file system does what writing and reading rely on.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::Kind;
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    let mut file = LocalStore.create_file(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync().unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn publishing_never_replaces_what_exists() {
+    let root = directory();
+    let (from, to) = (root.path().join("from"), root.path().join("to"));
+    LocalStore.create_dir(&from).unwrap();
+    LocalStore.create_dir(&to).unwrap();
+    let refused = LocalStore.rename_no_replace(&from, &to).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Conflict);
+    assert!(from.exists());
+    LocalStore.remove_tree(&to).unwrap();
+    LocalStore.rename_no_replace(&from, &to).unwrap();
+    assert!(to.exists() && !from.exists());
+}
+
+#[test]
+fn two_directories_change_places() {
+    let root = directory();
+    let (a, b) = (root.path().join("a"), root.path().join("b"));
+    LocalStore.create_dir(&a).unwrap();
+    LocalStore.create_dir(&b).unwrap();
+    write(&a.join("x"), b"1");
+    LocalStore.exchange(&a, &b).unwrap();
+    assert!(b.join("x").exists() && !a.join("x").exists());
+}
+
+#[test]
+fn a_lock_excludes_others_until_it_is_dropped() {
+    let root = directory();
+    let path = root.path().join("a");
+    assert!(LocalStore.lock_dir(&path).unwrap().is_none(), "nothing to lock");
+    LocalStore.create_dir(&path).unwrap();
+    let held = LocalStore.lock_dir(&path).unwrap();
+    assert!(held.is_some());
+    assert!(LocalStore.lock_dir(&path).unwrap().is_none());
+    drop(held);
+    assert!(LocalStore.lock_dir(&path).unwrap().is_some());
+}
+
+#[test]
+fn a_mapping_outlives_file_and_reader() {
+    let root = directory();
+    let path = root.path().join("a");
+    write(&path, b"hello");
+    let file = ReadFile::open(&path, IoMode::Mmap).unwrap();
+    let buffer = file.mapped().unwrap().to_buffer();
+    drop(file);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(buffer.as_slice(), b"hello");
+}
+
+#[test]
+fn both_ways_of_reading_agree_and_end_at_the_end() {
+    let root = directory();
+    let path = root.path().join("a");
+    write(&path, b"hello");
+    for io in [IoMode::Auto, IoMode::Mmap, IoMode::Pread] {
+        let file = ReadFile::open(&path, io).unwrap();
+        let mut out = [0; 3];
+        file.read_at(2, &mut out).unwrap();
+        assert_eq!(&out, b"llo");
+        assert_eq!(file.read_at(3, &mut out).unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(file.read_at(u64::MAX, &mut out).unwrap_err().kind(), Kind::Corrupt);
+    }
+}
+
+#[test]
+fn a_changed_replaced_or_removed_file_is_noticed() {
+    let root = directory();
+    let path = root.path().join("a");
+    for io in [IoMode::Mmap, IoMode::Pread] {
+        let _ = fs::remove_file(&path);
+        write(&path, b"hello");
+        let file = ReadFile::open(&path, io).unwrap();
+        assert!(!file.changed().unwrap());
+        fs::write(&path, b"longer than before").unwrap();
+        assert!(file.changed().unwrap(), "{io:?}");
+    }
+}
+
+#[test]
+fn links_directories_and_pipes_are_not_files() {
+    let root = directory();
+    let (path, link) = (root.path().join("a"), root.path().join("link"));
+    write(&path, b"x");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for wrong in [&link, root.path()] {
+        let error = ReadFile::open(wrong, IoMode::Auto).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    }
+    assert_eq!(LocalStore.kind(&link).unwrap(), Some(EntryKind::Other));
+    let missing = ReadFile::open(&root.path().join("none"), IoMode::Auto).unwrap_err();
+    assert_eq!(missing.kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_small_file_is_read_whole_and_a_large_one_refused() {
+    let root = directory();
+    let path = root.path().join("a");
+    write(&path, b"hello");
+    assert_eq!(read_file(&path, 5).unwrap(), b"hello");
+    assert_eq!(read_file(&path, 4).unwrap_err().kind(), Kind::Corrupt);
+}
+
+#[cfg(feature = "faults")]
+#[test]
+fn a_file_that_failed_once_fails_ever_after() {
+    let root = directory();
+    let store = FaultyStore::new(1, Fault::ShortWrite);
+    let mut file = store.create_file(&root.path().join("a")).unwrap();
+    assert_eq!(file.write_all(b"four").unwrap_err().kind(), Kind::Exhausted);
+    assert!(file.write_all(b"more").is_err());
+    assert!(file.sync().is_err());
+    assert!(file.close().is_err());
+    assert_eq!(fs::read(root.path().join("a")).unwrap(), b"fo");
+}

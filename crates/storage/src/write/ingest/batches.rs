@@ -1,0 +1,199 @@
+//! Takes Arrow record batches: stored columns and a `payload` column, columnar to the end.
+//! The caller has validated the arrays in full.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::DataType;
+
+use super::super::column::add_variable_costs;
+use super::rows::Ingest;
+use crate::format::schema::{ColumnType, check_column_name};
+use crate::Result;
+
+/// Name of the payload column of a batch.
+const PAYLOAD: &str = "payload";
+
+impl Ingest {
+    /// Takes the rows of `batch`; any chunking gives the same groups.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming source, sample, column, expected and found.
+    pub fn push_batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        let row = self.rows_total;
+        let payload = self.payload_column(batch)?;
+        self.shape_by(batch)?;
+        let known = |name: &str| self.columns.iter().any(|c| c.name == name);
+        let mut names: Vec<&str> =
+            batch.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
+        names.retain(|name| *name != PAYLOAD);
+        if let Some(name) = names.iter().find(|name| !known(name)) {
+            return Err(self.refuse(row, format!("unknown column {name:?}; drop it")));
+        }
+        if names.len() > self.columns.len() {
+            return Err(self.refuse(row, "a column name appears twice; rename one"));
+        }
+        let arrays = (0..self.columns.len())
+            .map(|position| self.stored_array(batch, position))
+            .collect::<Result<Vec<_>>>()?;
+        self.append_rows(&arrays, &payload)
+    }
+
+    fn payload_column(&self, batch: &RecordBatch) -> Result<LargeBinaryArray> {
+        let row = self.rows_total;
+        let column = batch.column_by_name(PAYLOAD).ok_or_else(|| {
+            self.refuse(row, "the batch has no column \"payload\"; expected a binary one")
+        })?;
+        let is_binary = |t: &DataType| {
+            matches!(
+                t,
+                DataType::Binary
+                    | DataType::LargeBinary
+                    | DataType::BinaryView
+                    | DataType::FixedSizeBinary(_)
+            )
+        };
+        let fits = match column.data_type() {
+            DataType::Dictionary(_, values) => is_binary(values),
+            other => is_binary(other),
+        };
+        if !fits {
+            let found = column.data_type();
+            let text = format!("column \"payload\" is {found}; expected binary; cast it first");
+            return Err(self.refuse(row, text));
+        }
+        let column = cast_strict(column, &DataType::LargeBinary)
+            .map_err(|e| self.refuse(row, format!("column \"payload\": {e}")))?;
+        if let Some(nulls) = column.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
+            let at = nulls.iter().position(|is_valid| !is_valid).unwrap_or(0);
+            let text = "payload is null; expected bytes (empty ones are fine)";
+            return Err(self.refuse(row + at as u64, text));
+        }
+        let payload = column.as_binary::<i64>().clone();
+        for (i, pair) in payload.value_offsets().windows(2).enumerate() {
+            self.check_payload_len(row + i as u64, (pair[1] - pair[0]) as u64)?;
+        }
+        Ok(payload)
+    }
+
+    /// Names, order and types come from the first batch unless they are known.
+    fn shape_by(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.is_shaped {
+            return Ok(());
+        }
+        for field in batch.schema_ref().fields() {
+            let name = field.name().as_str();
+            if name == PAYLOAD {
+                continue;
+            }
+            check_column_name(name)
+                .and_then(|()| ColumnType::from_arrow(field.data_type()))
+                .map_err(|e| e.within(format!("source {:?}, column {name:?}", self.source)))
+                .and_then(|column_type| {
+                    if self.columns.iter().any(|c| c.name == name) {
+                        let text = format!("column {name:?} appears twice; rename one");
+                        return Err(self.refuse(self.rows_total, text));
+                    }
+                    let known = (column_type != ColumnType::Null).then_some(column_type);
+                    self.add_column(name, true, known)
+                })?;
+        }
+        self.is_shaped = true;
+        Ok(())
+    }
+
+    /// The batch's column for stored column `position`, in its stored type.
+    fn stored_array(&mut self, batch: &RecordBatch, position: usize) -> Result<ArrayRef> {
+        let row = self.rows_total;
+        let name = self.columns[position].name.clone();
+        let array = batch.column_by_name(&name).ok_or_else(|| {
+            self.refuse(row, format!("column {name:?} is missing; give every batch the same"))
+        })?;
+        let found = ColumnType::from_arrow(array.data_type())
+            .map_err(|e| e.within(format!("source {:?}, column {name:?}", self.source)))?;
+        let column = &mut self.columns[position];
+        if column.builder.column_type().is_none() && found != ColumnType::Null {
+            column.builder.set_type(found.clone());
+        }
+        if !column.nullable && array.logical_null_count() > 0 {
+            let text = format!("column {name:?} has nulls, which the declared schema forbids");
+            return Err(self.refuse(row, text));
+        }
+        let Some(expected) = column.builder.column_type().cloned() else {
+            return Ok(array.clone());
+        };
+        if found == ColumnType::Null {
+            return Ok(array.clone());
+        }
+        if found != expected && !is_lossless(&found, &expected) {
+            let text = format!(
+                "column {name:?}: expected {}, found {}; cast it, or declare a schema that fits",
+                expected.to_text(),
+                found.to_text()
+            );
+            return Err(self.refuse(row, text));
+        }
+        cast_strict(array, &expected.to_arrow()).map_err(|e| {
+            let text = format!("column {name:?} does not fit {}: {e}", expected.to_text());
+            self.refuse(row, text)
+        })
+    }
+
+    /// Ends groups where single rows would have ended them.
+    fn append_rows(&mut self, arrays: &[ArrayRef], payload: &LargeBinaryArray) -> Result<()> {
+        let fixed = self.fixed_row_bytes();
+        let payload_len =
+            |i: usize| (payload.value_offsets()[i + 1] - payload.value_offsets()[i]) as u64;
+        let mut costs: Vec<u64> = (0..payload.len()).map(|i| fixed + payload_len(i)).collect();
+        for (array, column) in arrays.iter().zip(&self.columns) {
+            let Some(column_type) = column.builder.column_type() else { continue };
+            if *array.data_type() == column_type.to_arrow() {
+                add_variable_costs(array, column_type, &mut costs);
+            }
+        }
+        let mut start = 0;
+        while start < payload.len() {
+            let mut end = start;
+            let (mut rows, mut bytes) = (self.payload.rows(), self.group_bytes);
+            let mut is_full = false;
+            while end < payload.len() && !is_full {
+                if rows > 0 && bytes + payload_len(end) > self.limits.batch_bytes {
+                    is_full = true;
+                    break;
+                }
+                rows += 1;
+                bytes += costs[end];
+                end += 1;
+                is_full = rows >= self.limits.batch_rows || bytes >= self.limits.batch_bytes;
+            }
+            let len = end - start;
+            self.payload.append(payload, start, len);
+            for (array, column) in arrays.iter().zip(&mut self.columns) {
+                column.builder.append(array, start, len)?;
+            }
+            self.group_bytes = bytes;
+            self.rows_total += len as u64;
+            self.payload_bytes += (start..end).map(payload_len).sum::<u64>();
+            start = end;
+            if is_full {
+                self.close_group()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Widening that keeps every value; narrowing is tried and refused by value.
+fn is_lossless(found: &ColumnType, expected: &ColumnType) -> bool {
+    let is_integer = |t: &ColumnType| t.to_arrow().is_integer();
+    (is_integer(found) && is_integer(expected))
+        || (*found == ColumnType::Float32 && *expected == ColumnType::Float64)
+}
+
+fn cast_strict(
+    array: &ArrayRef,
+    to: &DataType,
+) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
+    cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
+}
+

@@ -1,0 +1,101 @@
+//! `metadata.arrow` under construction: stored columns in batches cut by the rows alone, so that
+//! the same rows give the same file for any shard size and compression.
+
+use std::path::Path;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat;
+
+use super::column::{add_variable_costs, fixed_cost_bytes};
+use super::hashed_file::HashedFile;
+use crate::format::digest::FileDigest;
+use crate::format::ipc::{BatchPlace, BodyCompression, encode_batch, file_head, file_tail};
+use crate::format::limits::{METADATA_BATCH_BYTES, METADATA_BATCH_ROWS};
+use crate::format::schema::StoredSchema;
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// Gathers columns of row groups until a batch is full.
+pub(super) struct MetadataFile {
+    file: HashedFile,
+    schema: SchemaRef,
+    stored: StoredSchema,
+    places: Vec<BatchPlace>,
+    pending: Vec<Vec<ArrayRef>>,
+    pending_rows: u64,
+    pending_bytes: u64,
+}
+
+impl MetadataFile {
+    pub(super) fn create(store: &dyn Store, path: &Path, stored: &StoredSchema) -> Result<Self> {
+        let schema = stored.metadata_schema();
+        let mut file = HashedFile::create(store, path)?;
+        file.write(&file_head(&schema)?)?;
+        Ok(Self {
+            file,
+            schema,
+            stored: stored.clone(),
+            places: Vec::new(),
+            pending: Vec::new(),
+            pending_rows: 0,
+            pending_bytes: 0,
+        })
+    }
+
+    /// Takes the columns of the next rows.
+    pub(super) fn push(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let rows = columns.first().map_or(0, |c| c.len());
+        let fixed: u64 =
+            self.stored.columns().iter().map(|c| fixed_cost_bytes(&c.column_type)).sum();
+        let mut costs = vec![fixed; rows];
+        for (array, column) in columns.iter().zip(self.stored.columns()) {
+            add_variable_costs(array, &column.column_type, &mut costs);
+        }
+        let mut start = 0;
+        for (row, cost) in costs.into_iter().enumerate() {
+            let is_full = self.pending_rows == METADATA_BATCH_ROWS
+                || self.pending_bytes + cost > METADATA_BATCH_BYTES;
+            if is_full && self.pending_rows > 0 {
+                self.keep(columns, start, row - start);
+                self.write_batch()?;
+                start = row;
+            }
+            self.pending_rows += 1;
+            self.pending_bytes += cost;
+        }
+        self.keep(columns, start, rows - start);
+        Ok(())
+    }
+
+    fn keep(&mut self, columns: &[ArrayRef], start: usize, len: usize) {
+        if len > 0 {
+            self.pending.push(columns.iter().map(|c| c.slice(start, len)).collect());
+        }
+    }
+
+    fn write_batch(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_rows = 0;
+        self.pending_bytes = 0;
+        let columns = (0..self.stored.columns().len())
+            .map(|i| {
+                let parts: Vec<&dyn Array> = pending.iter().map(|part| part[i].as_ref()).collect();
+                concat(&parts).map_err(|e| Error::internal(format!("cannot join columns: {e}")))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let batch = encode_batch(&self.schema, &columns, BodyCompression::None)?;
+        self.places.push(batch.place_at(self.file.size_bytes()));
+        batch.pieces().try_for_each(|piece| self.file.write(piece))
+    }
+
+    /// Writes what is pending and ends the file durably. A cache without stored columns has a
+    /// file without batches: Arrow could not say how many rows they have.
+    pub(super) fn finish(mut self) -> Result<FileDigest> {
+        if self.pending_rows > 0 {
+            self.write_batch()?;
+        }
+        self.file.write(&file_tail(&self.schema, &self.places)?)?;
+        self.file.finish()
+    }
+}

@@ -1,0 +1,179 @@
+//! The unpublished directory of a cache: its name, its lock, its way to the published name.
+//! Knows nothing of what is in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::store::{DirLock, EntryKind, Store};
+use crate::{Error, Kind, Result};
+
+/// Whether a published cache of the same name may be exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// The name must be free.
+    New,
+    /// A cache with this name is exchanged for the new one.
+    Replace,
+}
+
+/// Where the unfinished cache `name` lives below `parent`.
+pub fn partial_path(parent: &Path, name: &str) -> PathBuf {
+    parent.join(format!(".{name}.partial"))
+}
+
+/// Where a replaced cache waits while two renames stand in for one exchange.
+fn stale_path(parent: &Path, name: &str) -> PathBuf {
+    parent.join(format!(".{name}.stale"))
+}
+
+/// A locked, empty directory that becomes the cache. Dropping it unpublished removes it.
+pub(super) struct PartialDir {
+    store: Arc<dyn Store>,
+    parent: PathBuf,
+    name: String,
+    mode: WriteMode,
+    lock: Option<DirLock>,
+}
+
+impl PartialDir {
+    /// Makes and locks the directory; removes what a dead writer left in it.
+    ///
+    /// `wait` is called with the directory's path while another writer holds it: it sleeps, or
+    /// gives up with an error.
+    ///
+    /// # Errors
+    /// `Conflict` when the published name exists and `mode` is [`WriteMode::New`].
+    pub(super) fn acquire(
+        store: Arc<dyn Store>,
+        parent: &Path,
+        name: &str,
+        mode: WriteMode,
+        wait: &mut dyn FnMut(&Path) -> Result<()>,
+    ) -> Result<Self> {
+        create_parents(store.as_ref(), parent)?;
+        let path = partial_path(parent, name);
+        loop {
+            refuse_taken(store.as_ref(), parent, name, mode)?;
+            match store.create_dir(&path) {
+                Err(error) if error.kind() != Kind::Conflict => return Err(error),
+                _ => {}
+            }
+            let Some(lock) = store.lock_dir(&path)? else {
+                wait(&path)?;
+                continue;
+            };
+            let partial = Self {
+                store: Arc::clone(&store),
+                parent: parent.to_owned(),
+                name: name.to_owned(),
+                mode,
+                lock: Some(lock),
+            };
+            // The former holder may have published between the look above and the lock.
+            recover_stale(store.as_ref(), parent, name)?;
+            refuse_taken(store.as_ref(), parent, name, mode)?;
+            for leftover in store.list_dir(&path)? {
+                store.remove_tree(&path.join(leftover))?;
+            }
+            return Ok(partial);
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        partial_path(&self.parent, &self.name)
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Gives the directory its published name: the only atomic step of a write.
+    pub(super) fn publish(mut self) -> Result<PathBuf> {
+        let (partial, published) = (self.path(), self.parent.join(&self.name));
+        let exists = self.store.kind(&published)?.is_some();
+        if self.mode == WriteMode::New || !exists {
+            self.store.rename_no_replace(&partial, &published)?;
+            self.lock = None;
+            self.store.sync_dir(&self.parent)?;
+            return Ok(published);
+        }
+        match self.store.exchange(&partial, &published) {
+            Ok(()) => {
+                self.store.sync_dir(&self.parent)?;
+                // The old cache has the partial name now; readers keep what they have open.
+                self.store.remove_tree(&partial)?;
+            }
+            Err(error) if error.kind() == Kind::Unsupported => self.move_aside(&published)?,
+            Err(error) => return Err(error),
+        }
+        self.lock = None;
+        self.store.sync_dir(&self.parent)?;
+        Ok(published)
+    }
+
+    /// Two renames instead of one exchange; [`recover_stale`] undoes the first after a crash
+    /// between them.
+    fn move_aside(&self, published: &Path) -> Result<()> {
+        let stale = stale_path(&self.parent, &self.name);
+        self.store.remove_tree(&stale)?;
+        self.store.rename_no_replace(published, &stale)?;
+        self.store.sync_dir(&self.parent)?;
+        if let Err(error) = self.store.rename_no_replace(&self.path(), published) {
+            self.store.rename_no_replace(&stale, published)?;
+            return Err(error);
+        }
+        self.store.sync_dir(&self.parent)?;
+        self.store.remove_tree(&stale)
+    }
+}
+
+impl Drop for PartialDir {
+    /// Best effort: what stays is removed by the next writer of the name.
+    fn drop(&mut self) {
+        if self.lock.is_some() {
+            let _ = self.store.remove_tree(&self.path());
+        }
+    }
+}
+
+fn refuse_taken(store: &dyn Store, parent: &Path, name: &str, mode: WriteMode) -> Result<()> {
+    let published = parent.join(name);
+    match (store.kind(&published)?, mode) {
+        (None, _) | (Some(EntryKind::Directory), WriteMode::Replace) => Ok(()),
+        (Some(_), _) => Err(Error::conflict(format!(
+            "{} exists; expected a free name (a cache is never overwritten); remove it, choose \
+             another source name, or use from_cache_sources to reuse it",
+            published.display()
+        ))),
+    }
+}
+
+/// A crash between the two renames of a replacement left no published cache: the old one returns.
+fn recover_stale(store: &dyn Store, parent: &Path, name: &str) -> Result<()> {
+    let (stale, published) = (stale_path(parent, name), parent.join(name));
+    if store.kind(&stale)?.is_none() {
+        return Ok(());
+    }
+    if store.kind(&published)?.is_none() {
+        store.rename_no_replace(&stale, &published)?;
+        store.sync_dir(parent)
+    } else {
+        store.remove_tree(&stale)
+    }
+}
+
+/// Makes missing ancestors, each made durable in its parent.
+fn create_parents(store: &dyn Store, directory: &Path) -> Result<()> {
+    if directory.as_os_str().is_empty() || store.kind(directory)?.is_some() {
+        return Ok(());
+    }
+    let parent = directory.parent().unwrap_or(Path::new(""));
+    create_parents(store, parent)?;
+    match store.create_dir(directory) {
+        // Another writer was faster.
+        Err(error) if error.kind() == Kind::Conflict => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) if parent.as_os_str().is_empty() => store.sync_dir(Path::new(".")),
+        Ok(()) => store.sync_dir(parent),
+    }
+}
