@@ -7,6 +7,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyArray;
@@ -82,7 +83,7 @@ where
 {
     let values: &PrimitiveArray<T> = column.as_primitive::<T>();
     set_each(py, dicts, key, column, |i| {
-        values.value(i).into_pyobject(py).map_err(Into::into)
+        values.value(i).into_bound_py_any(py)
     })
 }
 
@@ -112,7 +113,8 @@ fn set_through_pyarrow<'py>(
     column: &ArrayRef,
 ) -> PyResult<()> {
     let column = to_python_resolution(column)?;
-    let list = PyArray::from_array_ref(column).into_pyarrow(py)?.call_method0("to_pylist")?;
+    let column = PyArray::from_array_ref(column);
+    let list = column.to_pyarrow(py)?.call_method0("to_pylist")?;
     for (dict, value) in dicts.iter().zip(list.cast_into::<PyList>()?) {
         dict.set_item(key, value)?;
     }

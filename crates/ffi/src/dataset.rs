@@ -125,10 +125,10 @@ impl NativeDataset {
         edited: Vec<String>,
     ) -> PyResult<()> {
         guarded(py, || {
-            let batches = import_batches(table)?;
+            let (schema, batches) = import_batches(table)?;
             detached(py, || {
                 validate(&batches)?;
-                self.dataset.update_table(&batches, &edited)
+                self.dataset.update_table(&schema, &batches, &edited)
             })
         })
     }

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use dataset_rt_runtime::{Block, Stream};
+use dataset_rt_storage::Error;
+use dataset_rt_storage::read::Payload;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyString};
@@ -65,7 +67,7 @@ impl NativeSampleIterator {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guarded(py, || {
             let Ok(mut place) = self.place.lock_py_attached(py) else {
-                let error = dataset_rt_storage::Error::internal("this iterator failed before");
+                let error = Error::internal("this iterator failed before");
                 return Err(to_py(py, &error));
             };
             loop {
@@ -92,16 +94,19 @@ impl OpenBlock {
         let i = self.next;
         // Counted before anything can fail: a damaged sample is passed over by the next call.
         self.next += 1;
-        if i >= self.block.payloads().len() {
-            let block = &mut self.block;
-            detached(py, move || block.fetch_more())?;
-        }
-        let payload = &self.block.payloads()[i];
-        let sample =
-            maker.make(py, payload, metadata.into_bound(py), self.block.identity(i))?;
-        self.block.release(i);
-        Ok(sample)
+        let payload = fetched_payload(py, &mut self.block, i)?;
+        maker.make(py, payload, metadata.into_bound(py), self.block.identity(i))
     }
+}
+
+/// The payload of sample `i`, fetched now if it was not yet.
+fn fetched_payload(py: Python<'_>, block: &mut Block, i: usize) -> PyResult<Payload> {
+    if i >= block.fetched() {
+        detached(py, || block.fetch_more())?;
+    }
+    block.take_payload(i).ok_or_else(|| {
+        to_py(py, &Error::internal(format!("payload {i} of a block is not there")))
+    })
 }
 
 /// All samples of a block at once, for random access.
@@ -117,12 +122,8 @@ pub fn block_samples<'py>(
     let dicts = metadata_dicts(py, keys, block.columns(), block.len())?;
     let mut samples = Vec::with_capacity(block.len());
     for (i, metadata) in dicts.into_iter().enumerate() {
-        if i >= block.payloads().len() {
-            let block = &mut block;
-            detached(py, move || block.fetch_more())?;
-        }
-        samples.push(maker.make(py, &block.payloads()[i], metadata, block.identity(i))?);
-        block.release(i);
+        let payload = fetched_payload(py, &mut block, i)?;
+        samples.push(maker.make(py, payload, metadata, block.identity(i))?);
     }
     Ok(samples)
 }

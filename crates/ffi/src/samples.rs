@@ -30,12 +30,12 @@ impl SampleMaker {
     pub fn make<'py>(
         &self,
         py: Python<'py>,
-        payload: &Payload,
+        payload: Payload,
         metadata: Bound<'py, PyDict>,
         identity: (u64, u64),
     ) -> PyResult<Bound<'py, PyAny>> {
         let data = if self.zero_copy {
-            let owner = Bound::new(py, NativePayload::new(payload.clone()))?;
+            let owner = Bound::new(py, NativePayload::new(payload))?;
             PyMemoryView::from(owner.as_any())?.into_any()
         } else {
             PyBytes::new(py, payload.as_slice()).into_any()

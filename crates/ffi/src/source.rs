@@ -50,9 +50,8 @@ impl SourceMembers {
             .transpose()?;
         let provenance = member("provenance")?
             .map(|value| {
-                value
-                    .call_method0("items")
-                    .and_then(|items| PyDict::from_sequence(&items.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?))
+                py.get_type::<PyDict>()
+                    .call1((value,))
                     .and_then(|dict| dict.extract::<BTreeMap<String, String>>())
                     .map_err(|_| wrong("provenance", "a mapping of str to str"))
             })
@@ -152,7 +151,7 @@ impl<'py> SourceItems<'py> {
             return self.take_sample(pair, ingest);
         }
         if is_arrow(item) {
-            let batches = import_batches(item)?;
+            let (_, batches) = import_batches(item)?;
             validate(&batches).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
             for batch in &batches {
                 ingest.push_batch(batch).map_err(|e| to_py(py, &e))?;

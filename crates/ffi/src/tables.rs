@@ -68,12 +68,9 @@ pub fn is_arrow(object: &Bound<'_, PyAny>) -> bool {
 ///
 /// # Errors
 /// What the exporter raised.
-pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
-    let (mut batches, schema) = object.extract::<AnyRecordBatch>()?.into_table()?.into_inner();
-    if batches.is_empty() {
-        batches.push(RecordBatch::new_empty(schema));
-    }
-    Ok(batches)
+pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let (batches, schema) = object.extract::<AnyRecordBatch>()?.into_table()?.into_inner();
+    Ok((schema, batches))
 }
 
 /// Full validation: the C interface promises nothing about offsets, UTF-8 and views.

@@ -33,7 +33,7 @@ impl FetcherShelf {
 pub struct Block {
     samples: Vec<SampleRef>,
     places: Vec<PayloadPlace>,
-    payloads: Vec<Payload>,
+    payloads: Vec<Option<Payload>>,
     columns: Vec<ArrayRef>,
     caches: Arc<[Arc<Cache>]>,
     fetchers: Arc<FetcherShelf>,
@@ -126,43 +126,55 @@ impl Block {
         &self.columns
     }
 
-    /// Payloads fetched so far: those of the first samples.
-    pub fn payloads(&self) -> &[Payload] {
-        &self.payloads
+    /// How many samples, from the first, had their payloads fetched.
+    pub fn fetched(&self) -> usize {
+        self.payloads.len()
     }
 
-    /// Gives the payloads fetched before up and fetches the next, up to the byte budget and at
-    /// least one. `first` is the sample the new ones begin at.
+    /// The payload of sample `i`, which the block lets go; `None` when it is not there (any more).
+    pub fn take_payload(&mut self, i: usize) -> Option<Payload> {
+        self.payloads.get_mut(i).and_then(Option::take)
+    }
+
+    /// Fetches the next payloads, up to the byte budget and at least one. When they cannot be
+    /// fetched together only the first is; when that fails it counts as fetched, and is lost.
     ///
     /// # Errors
-    /// `Corrupt` and the like when a payload is damaged.
+    /// `Corrupt` and the like when that payload is damaged.
     pub fn fetch_more(&mut self) -> Result<()> {
         let from = self.payloads.len();
         let mut bytes = 0_u64;
         let mut until = from;
         while until < self.places.len() {
-            bytes += u64::from(self.places[until].raw_len());
+            bytes += u64::from(self.places[until].record.raw_len());
             if until > from && bytes > self.budget_bytes {
                 break;
             }
             until += 1;
         }
         let fetchers = Arc::clone(&self.fetchers);
-        fetchers.with(|fetcher| self.fetch(from..until, fetcher))
+        let fetched = fetchers.with(|fetcher| match self.fetch(from..until, fetcher) {
+            Err(_) if until - from > 1 => self.fetch(from..from + 1, fetcher),
+            outcome => outcome,
+        });
+        match fetched {
+            Ok(payloads) => self.payloads.extend(payloads.into_iter().map(Some)),
+            Err(error) => {
+                self.payloads.push(None);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
-    fn fetch(&mut self, range: Range<usize>, fetcher: &mut Fetcher) -> Result<()> {
+    fn fetch(&self, range: Range<usize>, fetcher: &mut Fetcher) -> Result<Vec<Payload>> {
         let samples = &self.samples[range.clone()];
         let places = &self.places[range];
-        let Some(first) = samples.first() else { return Ok(()) };
+        let mut payloads = Vec::with_capacity(samples.len());
+        let Some(first) = samples.first() else { return Ok(payloads) };
         if samples.iter().all(|sample| sample.cache == first.cache) {
-            let before = self.payloads.len();
-            let fetched =
-                self.caches[first.cache as usize].fetch(places, fetcher, &mut self.payloads);
-            if fetched.is_err() {
-                self.payloads.truncate(before);
-            }
-            return fetched;
+            self.caches[first.cache as usize].fetch(places, fetcher, &mut payloads)?;
+            return Ok(payloads);
         }
         let mut by_cache: HashMap<u32, Vec<usize>> = HashMap::new();
         for (i, sample) in samples.iter().enumerate() {
@@ -177,21 +189,17 @@ impl Block {
                 placed[i] = Some(payload);
             }
         }
-        self.payloads.extend(placed.into_iter().flatten());
-        Ok(())
-    }
-
-    /// Lets go of the payload of sample `i`, which was delivered.
-    pub fn release(&mut self, i: usize) {
-        if let Some(payload) = self.payloads.get_mut(i) {
-            *payload = Payload::default();
-        }
+        payloads.extend(placed.into_iter().flatten());
+        Ok(payloads)
     }
 }
 
 fn locate(caches: &[Arc<Cache>], samples: &[SampleRef]) -> Result<Vec<PayloadPlace>> {
-    samples
-        .iter()
-        .map(|sample| caches[sample.cache as usize].locate(sample.sample_id))
-        .collect()
+    let mut places = Vec::with_capacity(samples.len());
+    // Runs of one cache share a call; most datasets are one run.
+    for run in samples.chunk_by(|a, b| a.cache == b.cache) {
+        let rows: Vec<u64> = run.iter().map(|sample| sample.sample_id).collect();
+        caches[run[0].cache as usize].locate_many(&rows, &mut places)?;
+    }
+    Ok(places)
 }

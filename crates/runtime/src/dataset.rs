@@ -219,7 +219,12 @@ impl Dataset {
     ///
     /// # Errors
     /// `InvalidInput` naming column, row, expected and found.
-    pub fn update_table(&self, table: &[RecordBatch], edited: &[String]) -> Result<()> {
+    pub fn update_table(
+        &self,
+        table_schema: &SchemaRef,
+        table: &[RecordBatch],
+        edited: &[String],
+    ) -> Result<()> {
         let stored: Vec<Vec<RecordBatch>> =
             self.caches.iter().map(|cache| cache.metadata_batches()).collect::<Result<_>>()?;
         let columns: Vec<CacheColumns<'_>> = self
@@ -232,7 +237,7 @@ impl Dataset {
                 batches,
             })
             .collect();
-        let checked = check_table(table, self.schema(), &columns, edited)?;
+        let checked = check_table(table_schema, table, self.schema(), &columns, edited)?;
         let active = ActiveTable::checked(Arc::clone(&self.caches), checked);
         let rows = active.rows();
         let snapshot = Arc::new(Snapshot::new(

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::Array;
 use dataset_rt_sampler::{Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable};
 use dataset_rt_storage::{Error, Result};
 use dataset_rt_validator::table::CheckedTable;
@@ -182,7 +181,6 @@ impl<'a> Ranks<'a> {
         let ordinals = self.checked.caches();
         let mut row = 0;
         for (ids, weights) in self.checked.sample_ids().iter().zip(self.checked.weights()) {
-            debug_assert_eq!(ids.len(), weights.len());
             for (&sample_id, &weight) in ids.values().iter().zip(weights.values()) {
                 let cache = match ordinals {
                     CacheOrdinals::One(cache) => cache,

@@ -2,13 +2,12 @@
 //! Every duty of reading has its own file; this one only holds what they share.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use arrow_array::RecordBatch;
 
+use super::file::VerifiedFile;
 use super::metadata::MetadataTable;
-use super::origin::Origin;
-use super::verified::VerifiedFile;
 use crate::format::digest::Digest;
 use crate::format::ipc::FileLayout;
 use crate::format::manifest::Manifest;
@@ -22,7 +21,6 @@ use crate::{Error, Result};
 pub struct Cache {
     /// As the caller named it.
     pub(super) path: PathBuf,
-    pub(super) origin: Arc<Origin>,
     pub(super) manifest: Manifest,
     pub(super) schema: StoredSchema,
     pub(super) content: Digest,

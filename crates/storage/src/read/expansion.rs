@@ -1,8 +1,8 @@
 //! How many bytes a compressed piece can stand for at most: a recorded length beyond that is a
 //! lie, and refused before memory is taken for it. Knows nothing of files.
 
-use crate::Kind;
 use crate::Error;
+use crate::Kind;
 use crate::format::codec::Algo;
 use crate::format::ipc::BodyKind;
 

@@ -2,7 +2,7 @@
 //! Knows nothing of the payloads themselves.
 
 use super::cache::Cache;
-use super::window::Window;
+use super::file::Window;
 use crate::format::index::{
     INDEX_HEADER_BYTES, INDEX_RECORD_BYTES, IndexRecord, encode_header, record_offset,
 };
@@ -110,7 +110,7 @@ impl Cache {
             return Ok(());
         }
         let found = self.index.read(0..INDEX_HEADER_BYTES)?;
-        let expected = encode_header(self.manifest.index_kind(), self.rows());
+        let expected = encode_header(self.manifest.index_kind());
         if *found != expected {
             return Err(Error::corrupt(format!(
                 "the header does not fit the manifest; rebuild the cache; in {}",

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::cache::{Cache, Shard};
-use super::chain::Chain;
-use super::lazy_file::{LazyFile, missing, wrong_size};
-use super::origin::Origin;
-use super::verified::VerifiedFile;
+use super::file::Chain;
+use super::file::Origin;
+use super::file::VerifiedFile;
+use super::file::{LazyFile, missing, wrong_size};
 use crate::format::digest::{Digest, from_hex};
 use crate::format::manifest::{MANIFEST_FILE, Manifest, SHARDS_DIR};
 use crate::store::{EntryKind, IoMode, LocalStore, Store};
@@ -101,17 +101,10 @@ fn check_files(origin: &Origin, manifest: &Manifest) -> Result<()> {
 }
 
 fn not_regular(name: &str, expected: &str) -> Error {
-    Error::corrupt(format!(
-        "{name} is not {expected} (links are not followed); rebuild the cache"
-    ))
+    Error::corrupt(format!("{name} is not {expected} (links are not followed); rebuild the cache"))
 }
 
-fn assemble(
-    path: &Path,
-    origin: &Arc<Origin>,
-    manifest: Manifest,
-    verify: bool,
-) -> Result<Cache> {
+fn assemble(path: &Path, origin: &Arc<Origin>, manifest: Manifest, verify: bool) -> Result<Cache> {
     let schema = manifest.schema()?;
     let content = digest(&manifest.content_blake3)?;
     let chain = if verify {
@@ -144,7 +137,6 @@ fn assemble(
     }
     Ok(Cache {
         path: path.to_owned(),
-        origin: Arc::clone(origin),
         schema,
         content,
         instance: NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed),

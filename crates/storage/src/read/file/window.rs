@@ -12,7 +12,7 @@ const WINDOW_BYTES: u64 = 4096;
 
 /// Small reads of one file. The bytes it keeps were verified; the file may change afterwards, so
 /// a window lives no longer than one call of the reader.
-pub(super) struct Window<'a> {
+pub(in crate::read) struct Window<'a> {
     file: &'a VerifiedFile,
     mapped: bool,
     held: Range<u64>,

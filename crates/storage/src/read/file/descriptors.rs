@@ -22,7 +22,7 @@ static OPEN: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 ///
 /// Locks are only tried, never waited for: another thread may hold one while this process forks,
 /// and the child would wait for ever. Whoever fails to get one opens the file for itself.
-pub(super) struct Descriptor {
+pub(in crate::read) struct Descriptor {
     path: PathBuf,
     identity: FileIdentity,
     slot: Arc<Slot>,

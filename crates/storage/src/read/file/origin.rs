@@ -9,7 +9,7 @@ use crate::store::{FileIdentity, IoMode, ReadFile};
 use crate::{Error, Result};
 
 /// Where a cache lies and how its files are read.
-pub(super) struct Origin {
+pub(in crate::read) struct Origin {
     /// Absolute, so that files opened later do not depend on the working directory.
     pub directory: PathBuf,
     /// As the caller asked.
@@ -56,6 +56,6 @@ impl Origin {
 }
 
 /// The error for a file of an open cache that changed.
-pub(super) fn conflict(path: &Path) -> Error {
+pub(in crate::read) fn conflict(path: &Path) -> Error {
     Error::conflict(format!("the cache changed while open; reopen it; seen at {}", path.display()))
 }

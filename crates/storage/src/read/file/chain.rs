@@ -10,7 +10,7 @@ use crate::format::digest::{
 use crate::{Error, Result};
 
 /// `digests.bin` of an open cache.
-pub(super) struct Chain {
+pub(in crate::read) struct Chain {
     file: LazyFile,
     layout: DigestLayout,
 }

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 const BLOCKS_PER_READ: u64 = 16;
 
 /// A file, and which of its blocks this process has checked.
-pub(super) struct VerifiedFile {
+pub(in crate::read) struct VerifiedFile {
     file: LazyFile,
     root: Digest,
     number: usize,
@@ -99,7 +99,8 @@ impl VerifiedFile {
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
         let place = self.file.check_range(&range)?;
-        out.try_reserve(place.len()).map_err(|_| super::expansion::too_large(place.len() as u64))?;
+        out.try_reserve(place.len())
+            .map_err(|_| crate::read::expansion::too_large(place.len() as u64))?;
         if self.is_mapped()? {
             out.extend_from_slice(self.slice(range)?);
             return Ok(());
@@ -213,9 +214,8 @@ impl VerifiedFile {
         while block < blocks.end {
             let known = checks.is_verified(block);
             let limit = if known { blocks.end } else { blocks.end.min(block + BLOCKS_PER_READ) };
-            let run_end = (block + 1..limit)
-                .find(|&next| checks.is_verified(next) != known)
-                .unwrap_or(limit);
+            let run_end =
+                (block + 1..limit).find(|&next| checks.is_verified(next) != known).unwrap_or(limit);
             let run = block.saturating_mul(BLOCK_BYTES)..self.block_range(run_end - 1).end;
             let wanted = run.start.max(range.start)..run.end.min(range.end);
             let place = (wanted.start - range.start) as usize..(wanted.end - range.start) as usize;

@@ -12,7 +12,7 @@ use crate::store::ReadFile;
 use crate::{Error, Kind, Result};
 
 /// A file that costs no descriptor and no mapping before it is used.
-pub(super) struct LazyFile {
+pub(in crate::read) struct LazyFile {
     origin: Arc<Origin>,
     name: String,
     size_bytes: u64,
@@ -58,7 +58,7 @@ impl LazyFile {
             Opened::Mapped(buffer, _) => Ok(buffer.slice_with_length(place.start, place.len())),
             Opened::Read(_) => {
                 let mut bytes = Vec::new();
-                let too_large = |_| super::expansion::too_large(place.len() as u64);
+                let too_large = |_| crate::read::expansion::too_large(place.len() as u64);
                 bytes.try_reserve_exact(place.len()).map_err(too_large)?;
                 bytes.resize(place.len(), 0);
                 self.read_at(range.start, &mut bytes)?;
@@ -158,14 +158,14 @@ impl LazyFile {
 }
 
 /// The error for a file whose length is not the manifest's.
-pub(super) fn wrong_size(name: &str, expected: u64, found: u64) -> Error {
+pub(in crate::read) fn wrong_size(name: &str, expected: u64, found: u64) -> Error {
     Error::corrupt(format!(
         "the file has {found} bytes; expected {expected}; restore or rebuild the cache; in {name}"
     ))
 }
 
 /// The error for a file that the manifest names and the directory lacks.
-pub(super) fn missing(name: &str) -> Error {
+pub(in crate::read) fn missing(name: &str) -> Error {
     Error::corrupt(format!(
         "a file the manifest names is missing; restore or rebuild the cache; expected {name}"
     ))

@@ -1,0 +1,23 @@
+//! Files of a cache, opened when first used and verified block by block. Knows no format but
+//! that of digests.
+//!
+//! ```text
+//! verified     no byte before its block agreed with the manifest
+//!   ^ window   many small reads of one file
+//! chain        from a file's root down to its blocks (digests.bin)
+//! lazy_file    mapped, or read through few descriptors
+//! origin       the directory, and whether it still holds the same cache
+//! ```
+
+mod chain;
+mod descriptors;
+mod lazy_file;
+mod origin;
+mod verified;
+mod window;
+
+pub(super) use chain::Chain;
+pub(super) use lazy_file::{LazyFile, missing, wrong_size};
+pub(super) use origin::Origin;
+pub(super) use verified::VerifiedFile;
+pub(super) use window::Window;

@@ -1,0 +1,87 @@
+//! The metadata table: `metadata.arrow`, parsed when something needs it first.
+//! Knows nothing of single cells.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::cache::Cache;
+use super::columns::{buffer_roles, read_batch, read_header, read_layout};
+use crate::format::ipc::{BatchLayout, BodyKind};
+use crate::{Error, Result};
+
+/// Where the columns of the metadata table lie.
+pub(super) struct MetadataTable {
+    pub schema: SchemaRef,
+    pub batches: Vec<BatchLayout>,
+    /// First row of each batch, and the row count at the end.
+    pub starts: Vec<u64>,
+    /// Number of the first buffer of each column, the same in every batch.
+    pub first_buffers: Vec<usize>,
+}
+
+impl Cache {
+    /// The whole metadata table as Arrow batches of stored columns: verified, offsets and text
+    /// checked, and shared with the mapping where the file is mapped. The first call costs a pass
+    /// over the file; later ones only the list.
+    ///
+    /// # Errors
+    /// `Corrupt` when the file is damaged or not what the manifest says.
+    pub fn metadata_batches(&self) -> Result<Vec<RecordBatch>> {
+        if let Some(batches) = self.metadata_batches.get() {
+            return Ok(batches.clone());
+        }
+        let table = self.metadata_table()?;
+        let batches = table
+            .batches
+            .iter()
+            .map(|layout| read_batch(&self.metadata, &table.schema, layout, u64::MAX))
+            .collect::<Result<Vec<_>>>()?;
+        self.metadata.check_unchanged()?;
+        // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
+        let _ = self.metadata_batches.set(batches.clone());
+        Ok(self.metadata_batches.get().cloned().unwrap_or(batches))
+    }
+
+    /// Footer and batch headers of the metadata file.
+    pub(super) fn metadata_table(&self) -> Result<&MetadataTable> {
+        if let Some(table) = self.metadata_table.get() {
+            return Ok(table);
+        }
+        let table = self.read_metadata_table()?;
+        let _ = self.metadata_table.set(table);
+        self.metadata_table.get().ok_or_else(|| Error::internal("a table just set is not there"))
+    }
+
+    #[cold]
+    fn read_metadata_table(&self) -> Result<MetadataTable> {
+        let schema = self.schema.metadata_schema();
+        let layout = read_layout(&self.metadata, &schema)?;
+        let mut batches = Vec::with_capacity(layout.batches.len());
+        let mut starts = vec![0_u64];
+        let mut rows = 0_u64;
+        for place in &layout.batches {
+            let batch = read_header(&self.metadata, place, &schema)?;
+            if batch.compression != BodyKind::None {
+                return Err(self.unfit("it is compressed"));
+            }
+            // Batches hold at most 2^31 rows each and the file less than 2^60 of them.
+            rows = rows.saturating_add(batch.rows);
+            starts.push(rows);
+            batches.push(batch);
+        }
+        if rows != self.rows() {
+            return Err(self.unfit(&format!("it has {rows} rows; expected {}", self.rows())));
+        }
+        let mut first_buffers = Vec::with_capacity(schema.fields().len());
+        let mut buffers = 0;
+        for field in schema.fields() {
+            first_buffers.push(buffers);
+            buffers += buffer_roles(field.data_type()).len();
+        }
+        Ok(MetadataTable { schema, batches, starts, first_buffers })
+    }
+
+    fn unfit(&self, what: &str) -> Error {
+        Error::corrupt(format!("{what}; rebuild the cache; in {}", self.metadata.name()))
+    }
+}

@@ -1,0 +1,83 @@
+//! Payloads of compression scope "buffer": whole batches are decompressed, and kept by the
+//! thread for the samples to come. Knows nothing of the other scopes.
+
+use arrow_buffer::Buffer;
+
+use super::arena::Arena;
+use super::fetch::{Payload, foreign_place};
+use super::fetcher::{BatchKey, Fetcher};
+use crate::format::index::IndexRecord;
+use crate::format::limits::PAYLOAD_BYTES_MAX;
+use crate::read::cache::Cache;
+use crate::read::columns::{read_buffer, read_header};
+use crate::read::expansion::too_large;
+use crate::read::locate::PayloadPlace;
+use crate::{Error, Result};
+
+impl Cache {
+    pub(super) fn fetch_from_batches(
+        &self,
+        places: &[PayloadPlace],
+        fetcher: &mut Fetcher,
+        out: &mut Vec<Payload>,
+    ) -> Result<()> {
+        self.check_shards_unchanged(places)?;
+        // In batch order each batch is decompressed once, however the places are mixed.
+        let mut order = Vec::with_capacity(places.len());
+        for (position, place) in places.iter().enumerate() {
+            let IndexRecord::BatchRange { offset, batch, raw_len } = place.record else {
+                return Err(foreign_place());
+            };
+            order.push((place.shard, batch, offset, raw_len, position));
+        }
+        order.sort_unstable();
+        let mut arena = Arena::new(&[])?;
+        let mut ranges = vec![0..0; places.len()];
+        for (shard, batch, offset, raw_len, position) in order {
+            let key = BatchKey { instance: self.instance, shard, batch };
+            let payloads = fetcher.batch(key, || self.read_batch_payloads(shard, batch))?;
+            let end = offset.checked_add(u64::from(raw_len));
+            let end = end.filter(|&end| end <= payloads.len() as u64).ok_or_else(|| {
+                Error::corrupt(format!(
+                    "index names {raw_len} bytes at {offset} of batch {batch} of shard {shard}, \
+                     which holds {} bytes of payload; rebuild the cache; in {}",
+                    payloads.len(),
+                    self.index.name()
+                ))
+            })?;
+            let bytes = payloads.get(offset as usize..end as usize).unwrap_or_default();
+            let start = arena.bytes.len();
+            arena.bytes.try_reserve(bytes.len()).map_err(|_| too_large(bytes.len() as u64))?;
+            arena.bytes.extend_from_slice(bytes);
+            if let Some(range) = ranges.get_mut(position) {
+                *range = start..arena.bytes.len();
+            }
+        }
+        self.check_shards_unchanged(places)?;
+        let bytes = Buffer::from_vec(arena.bytes);
+        out.extend(ranges.into_iter().map(|r| Payload(bytes.slice_with_length(r.start, r.len()))));
+        Ok(())
+    }
+
+    /// The payload buffer of a batch, decompressed.
+    fn read_batch_payloads(&self, shard: u32, batch: u32) -> Result<Buffer> {
+        let file = &self.shard(shard)?.file;
+        let layout = self.shard_layout(shard)?;
+        let place = layout.batches.get(batch as usize).ok_or_else(|| {
+            Error::corrupt(format!(
+                "index names batch {batch}; {} has {}; rebuild the cache",
+                file.name(),
+                layout.batches.len()
+            ))
+        })?;
+        let header = read_header(file, place, &self.shard_schema())?;
+        // `decode_batch_header` matched buffers to columns; the payload column is the last.
+        let range = header.buffers.last().cloned();
+        let range = range.ok_or_else(|| Error::internal("a shard without payload column"))?;
+        if !file.is_verified(&range) {
+            file.advise_willneed(&range);
+        }
+        let raw_max = self.manifest.payload_bytes_total.min(PAYLOAD_BYTES_MAX);
+        read_buffer(file, range, header.compression, raw_max)
+    }
+}

@@ -1,0 +1,237 @@
+//! From places to payloads: verified, shared with the mapping or copied into one arena a call.
+//! Knows no rows and no order beyond that of the places.
+
+use std::ops::Range;
+
+use arrow_buffer::Buffer;
+
+use super::arena::Arena;
+use super::fetcher::Fetcher;
+use crate::format::codec::Decompressor;
+use crate::format::index::IndexRecord;
+use crate::read::cache::Cache;
+use crate::read::expansion::payload_bytes_max;
+use crate::read::locate::PayloadPlace;
+use crate::{Error, Result};
+
+/// The bytes of one payload: read-only, and alive as long as it is.
+#[derive(Clone, Debug)]
+pub struct Payload(pub(super) Buffer);
+
+impl Payload {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    /// The bytes as an Arrow buffer, without copying.
+    pub fn into_buffer(self) -> Buffer {
+        self.0
+    }
+}
+
+/// A `FileRange` record as plain numbers.
+struct Stored {
+    range: Range<u64>,
+    raw_len: usize,
+}
+
+impl Cache {
+    /// One payload; see [`Cache::fetch`].
+    ///
+    /// # Errors
+    /// Those of [`Cache::fetch`].
+    pub fn payload(&self, place: &PayloadPlace, fetcher: &mut Fetcher) -> Result<Payload> {
+        let mut found = Vec::with_capacity(1);
+        self.fetch(std::slice::from_ref(place), fetcher, &mut found)?;
+        found.pop().ok_or_else(|| Error::internal("one payload fetched to nowhere"))
+    }
+
+    /// Appends the payloads at `places`, in their order, to `out`. Uncompressed payloads of
+    /// mapped files are shared with the mapping; all others lie in one arena that lives as long
+    /// as any of them. Takes memory for the raw bytes of `places`, and for one batch with
+    /// compression scope `buffer`: the caller bounds them by the number of places.
+    ///
+    /// Whoever copies out of payloads that [`Cache::is_shared`] calls
+    /// [`Cache::check_unchanged`] afterwards, before it hands the copies on.
+    ///
+    /// # Errors
+    /// `Corrupt` for damage, naming file and block, `Conflict` when a file changed while open,
+    /// `Exhausted` without memory; `out` is then as before.
+    pub fn fetch(
+        &self,
+        places: &[PayloadPlace],
+        fetcher: &mut Fetcher,
+        out: &mut Vec<Payload>,
+    ) -> Result<()> {
+        let kept = out.len();
+        out.reserve(places.len());
+        let outcome = if self.manifest.compression.is_per_buffer() {
+            self.fetch_from_batches(places, fetcher, out)
+        } else if self.manifest.compression.is_per_payload() {
+            self.fetch_frames(places, fetcher, out)
+        } else if self.is_shared()? {
+            self.fetch_shared(places, out)
+        } else {
+            self.fetch_copies(places, fetcher, out)
+        };
+        if outcome.is_err() {
+            out.truncate(kept);
+        }
+        outcome
+    }
+
+    /// Whether payloads are shared with mapped files instead of copied by [`Cache::fetch`].
+    ///
+    /// # Errors
+    /// When the first shard cannot be opened, which decides it for all.
+    pub fn is_shared(&self) -> Result<bool> {
+        Ok(!self.manifest.compression.is_per_payload()
+            && !self.manifest.compression.is_per_buffer()
+            && self.shard(0)?.file.is_mapped()?)
+    }
+
+    /// Fails when a shard of `places`, or the index or metadata they came from, changed since it
+    /// was opened: what was copied out of it before this call may be wrong. Costs a few
+    /// `stat`s.
+    ///
+    /// # Errors
+    /// `Conflict` when a file changed, `Unavailable` when that cannot be told.
+    pub fn check_unchanged(&self, places: &[PayloadPlace]) -> Result<()> {
+        self.index.check_unchanged()?;
+        self.metadata.check_unchanged()?;
+        self.check_shards_unchanged(places)
+    }
+
+    /// Asks the kernel to read the bytes of `places` ahead; a hint whose failure costs speed.
+    pub fn advise_willneed(&self, places: &[PayloadPlace]) {
+        for place in places {
+            if let (Ok(shard), Ok(stored)) = (self.shard(place.shard), self.stored(place)) {
+                shard.file.advise_willneed(&stored.range);
+            }
+        }
+    }
+
+    pub(super) fn check_shards_unchanged(&self, places: &[PayloadPlace]) -> Result<()> {
+        let mut shards: Vec<u32> = Vec::new();
+        for place in places {
+            if shards.last() != Some(&place.shard) {
+                shards.push(place.shard);
+            }
+        }
+        shards.sort_unstable();
+        shards.dedup();
+        shards.iter().try_for_each(|&shard| self.shard(shard)?.file.check_unchanged())
+    }
+
+    fn fetch_shared(&self, places: &[PayloadPlace], out: &mut Vec<Payload>) -> Result<()> {
+        // A file that shrank since it was mapped must be noticed before its pages are touched.
+        self.check_shards_unchanged(places)?;
+        self.advise_unverified(places);
+        for place in places {
+            let stored = self.stored(place)?;
+            out.push(Payload(self.shard(place.shard)?.file.buffer(stored.range)?));
+        }
+        Ok(())
+    }
+
+    fn fetch_copies(
+        &self,
+        places: &[PayloadPlace],
+        fetcher: &mut Fetcher,
+        out: &mut Vec<Payload>,
+    ) -> Result<()> {
+        let mut arena = Arena::new(places)?;
+        for place in places {
+            let stored = self.stored(place)?;
+            let file = &self.shard(place.shard)?.file;
+            file.read_append(stored.range, &mut arena.bytes, &mut fetcher.scratch)?;
+            arena.close_payload();
+        }
+        self.check_shards_unchanged(places)?;
+        arena.finish(out);
+        Ok(())
+    }
+
+    fn fetch_frames(
+        &self,
+        places: &[PayloadPlace],
+        fetcher: &mut Fetcher,
+        out: &mut Vec<Payload>,
+    ) -> Result<()> {
+        self.check_shards_unchanged(places)?;
+        self.advise_unverified(places);
+        let mut decompressor = fetcher.take_decompressor(self)?;
+        let mut arena = Arena::new(places)?;
+        for place in places {
+            self.append_frame(place, &mut decompressor, fetcher, &mut arena)?;
+            arena.close_payload();
+        }
+        fetcher.give_back(self, decompressor);
+        self.check_shards_unchanged(places)?;
+        arena.finish(out);
+        Ok(())
+    }
+
+    fn append_frame(
+        &self,
+        place: &PayloadPlace,
+        decompressor: &mut Decompressor,
+        fetcher: &mut Fetcher,
+        arena: &mut Arena,
+    ) -> Result<()> {
+        let Stored { range, raw_len } = self.stored(place)?;
+        if range.is_empty() {
+            // Empty payloads have no frame; `stored` made sure that this is one.
+            return Ok(());
+        }
+        let file = &self.shard(place.shard)?.file;
+        let start = range.start;
+        let target = arena.grow(raw_len)?;
+        let frame = if file.is_mapped()? {
+            file.slice(range)?
+        } else {
+            fetcher.frame.clear();
+            file.read_append(range, &mut fetcher.frame, &mut fetcher.scratch)?;
+            fetcher.frame.as_slice()
+        };
+        decompressor
+            .decompress(frame, target)
+            .map_err(|e| e.within(format!("{} payload at byte {start}", file.name())))
+    }
+
+    /// Where a payload is stored, checked as [`Cache::locate`] does: a place may come from
+    /// another cache.
+    fn stored(&self, place: &PayloadPlace) -> Result<Stored> {
+        self.check_record(place.shard, &place.record)?;
+        let IndexRecord::FileRange { offset, stored_len, raw_len } = place.record else {
+            return Err(foreign_place());
+        };
+        let (stored_bytes, raw_bytes) = (u64::from(stored_len), u64::from(raw_len));
+        if raw_bytes > payload_bytes_max(self.manifest.compression.algo, stored_bytes) {
+            return Err(Error::corrupt(format!(
+                "index says that {stored_len} stored bytes are {raw_len} bytes of payload, more \
+                 than they can hold; rebuild the cache; in {}",
+                self.index.name()
+            )));
+        }
+        Ok(Stored { range: offset..offset.saturating_add(stored_bytes), raw_len: raw_len as usize })
+    }
+
+    fn advise_unverified(&self, places: &[PayloadPlace]) {
+        if places.len() < 2 {
+            return;
+        }
+        for place in places {
+            if let (Ok(shard), Ok(stored)) = (self.shard(place.shard), self.stored(place))
+                && !shard.file.is_verified(&stored.range)
+            {
+                shard.file.advise_willneed(&stored.range);
+            }
+        }
+    }
+}
+
+pub(super) fn foreign_place() -> Error {
+    Error::invalid("a place of a cache with another compression scope; locate the row again")
+}

@@ -1,0 +1,63 @@
+//! Whole shards as Arrow batches, in the types of the file, for inspection and export.
+//! Knows nothing of single payloads.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::cache::Cache;
+use super::columns::{read_batch, read_header, read_layout};
+use crate::format::codec::schema_marks;
+use crate::format::ipc::FileLayout;
+use crate::{Error, Result};
+
+impl Cache {
+    /// Shard `shard` with its file's schema: `sample_id`, stored columns, `payload` as stored.
+    /// Verified and validated as a whole; shared with the mapping unless compressed by buffer or
+    /// not mapped. Costs a pass over the file on the first call.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a shard the cache does not have, `Corrupt` for damage.
+    pub fn shard_batches(&self, shard: usize) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let number = u32::try_from(shard).map_err(|_| Error::invalid("no such shard"))?;
+        let file = &self.shard(number)?.file;
+        let schema = self.shard_schema();
+        let layout = self.shard_layout(number)?;
+        // Every cell is stored uncompressed in the metadata file, every payload is counted.
+        let values_bytes_max =
+            self.manifest.payload_bytes_total.max(self.manifest.metadata.size_bytes);
+        let mut batches = Vec::with_capacity(layout.batches.len());
+        let mut rows = 0_u64;
+        for place in &layout.batches {
+            let header = read_header(file, place, &schema)?;
+            rows = rows.saturating_add(header.rows);
+            batches.push(read_batch(file, &schema, &header, values_bytes_max)?);
+        }
+        let expected = self.manifest.shards.get(shard).map_or(0, |entry| entry.rows);
+        if rows != expected {
+            return Err(Error::corrupt(format!(
+                "its batches have {rows} rows; expected {expected}; rebuild the cache; in {}",
+                file.name()
+            )));
+        }
+        file.check_unchanged()?;
+        Ok((schema, batches))
+    }
+
+    /// The schema that every shard must have.
+    pub(super) fn shard_schema(&self) -> SchemaRef {
+        let dictionary = self.manifest.dictionary.as_ref().map(|file| file.blake3.as_str());
+        self.schema.shard_schema(&schema_marks(&self.manifest.compression, dictionary))
+    }
+
+    /// The footer of a shard, parsed once.
+    pub(super) fn shard_layout(&self, shard: u32) -> Result<&FileLayout> {
+        let shard = self.shard(shard)?;
+        if let Some(layout) = shard.layout.get() {
+            return Ok(layout);
+        }
+        let layout = read_layout(&shard.file, &self.shard_schema())?;
+        // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
+        let _ = shard.layout.set(layout);
+        shard.layout.get().ok_or_else(|| Error::internal("a layout just set is not there"))
+    }
+}
