@@ -14,6 +14,9 @@ verification.py  verify_cache: does a cache obey its format
 errors.py        what is raised, and what to do about it
 """
 
+import os
+
+from dataset_rt import _native
 from dataset_rt._native import VERSION
 from dataset_rt.cache import Cache, Shard, open_cache
 from dataset_rt.config import (
@@ -62,6 +65,13 @@ from dataset_rt.sources import (
 from dataset_rt.verification import Finding, VerificationReport, verify_cache
 
 __version__ = VERSION
+
+# No fork finds native work in flight or a lock of ours taken: see docs/decisions/0004.
+os.register_at_fork(
+    before=_native.before_fork,
+    after_in_parent=_native.after_fork,
+    after_in_child=_native.after_fork,
+)
 
 __all__ = [
     "ArrowSource",

@@ -60,7 +60,8 @@ pub(super) fn read_batch(
             .zip(roles)
             .map(|(range, role)| {
                 let raw_max = role.raw_bytes_max(layout.rows, values_bytes_max);
-                read_buffer(file, range.clone(), layout.compression, raw_max)
+                let buffer = read_buffer(file, range.clone(), layout.compression, raw_max)?;
+                Ok(role.without_padding(buffer, layout.rows))
             })
             .collect::<Result<Vec<_>>>()?;
         let array = build_array(field.data_type(), layout.rows, nulls, buffers, Validation::Full)
@@ -111,6 +112,17 @@ impl BufferRole {
             Self::Offsets => padded(rows.saturating_add(1).saturating_mul(8)),
             Self::Fixed => padded(rows.saturating_mul(8)),
             Self::Values => padded(values_bytes_max),
+        }
+    }
+
+    /// Arrow panics on an offsets buffer that is no multiple of its width.
+    fn without_padding(self, buffer: Buffer, rows: u64) -> Buffer {
+        let needed = rows.saturating_add(1).saturating_mul(8);
+        match usize::try_from(needed) {
+            Ok(needed) if self == Self::Offsets && buffer.len() > needed => {
+                buffer.slice_with_length(0, needed)
+            }
+            _ => buffer,
         }
     }
 }

@@ -19,9 +19,7 @@ use crate::format::manifest::{DIGESTS_FILE, MANIFEST_FILE, Manifest};
 use crate::format::schema::StoredSchema;
 use crate::read::{Cache, Fetcher, OpenOptions};
 use crate::store::{IoMode, LocalStore};
-use crate::write::{
-    CacheWriter, Encoder, GroupLimits, Identity, Ingest, WriteMode, WriteOptions,
-};
+use crate::write::{CacheWriter, Encoder, GroupLimits, Identity, Ingest, WriteMode, WriteOptions};
 
 pub const MAPPED: OpenOptions = OpenOptions { verify: true, io: IoMode::Mmap };
 pub const COPIED: OpenOptions = OpenOptions { verify: true, io: IoMode::Pread };
@@ -124,9 +122,8 @@ impl Written {
             let stored = self.columns.slice(start, rows);
             assert_eq!(&found.columns()[1..=stored.num_columns()], stored.columns());
             if !cache.manifest().compression.is_per_payload() {
-                let payloads = LargeBinaryArray::from_iter_values(
-                    self.payloads[start..start + rows].iter(),
-                );
+                let payloads =
+                    LargeBinaryArray::from_iter_values(self.payloads[start..start + rows].iter());
                 assert_eq!(found.columns().last().unwrap().to_data(), payloads.into());
             }
             start += rows;
@@ -146,7 +143,12 @@ fn columns(rows: usize) -> RecordBatch {
         ("label", Arc::new(ints(3).collect::<Int64Array>())),
         ("whole", Arc::new(ints(usize::MAX).map(|v| v.unwrap_or(0)).collect::<Int64Array>())),
         ("nothing", Arc::new(NullArray::new(rows))),
-        ("flag", Arc::new((0..rows).map(|i| some(&i, 4).then_some(i % 3 == 0)).collect::<BooleanArray>())),
+        (
+            "flag",
+            Arc::new(
+                (0..rows).map(|i| some(&i, 4).then_some(i % 3 == 0)).collect::<BooleanArray>(),
+            ),
+        ),
         ("tiny", Arc::new(ints(4).map(|v| v.map(|v| v as i8)).collect::<Int8Array>())),
         ("short", Arc::new(ints(5).map(|v| v.map(|v| v as i16)).collect::<Int16Array>())),
         ("count", Arc::new(ints(6).map(|v| v.map(|v| v as u32)).collect::<UInt32Array>())),
@@ -168,7 +170,8 @@ fn columns(rows: usize) -> RecordBatch {
 fn payloads(plan: &Plan) -> Vec<Vec<u8>> {
     let bytes = plan.payload_bytes;
     let len = |i: usize| if i.is_multiple_of(11) { 0 } else { bytes / 2 + i * 7 % bytes.max(1) };
-    let byte = |i: usize, j: usize| (i as u32 * 31 + (j / 3) as u32).wrapping_mul(2_654_435_761) >> 27;
+    let byte =
+        |i: usize, j: usize| (i as u32 * 31 + (j / 3) as u32).wrapping_mul(2_654_435_761) >> 27;
     (0..plan.rows).map(|i| (0..len(i)).map(|j| byte(i, j) as u8).collect()).collect()
 }
 
@@ -196,16 +199,13 @@ pub fn write_into(written: &Written, plan: &Plan, mode: WriteMode) {
     let mut ingest = Ingest::new("train", Some(stored), limits);
     ingest.push_batch(&with_payload(&written.columns, &written.payloads)).unwrap();
     let (schema, groups) = ingest.finish().unwrap();
-    let options =
-        WriteOptions { max_shard_bytes: plan.shard_bytes, compression: plan.compression };
+    let options = WriteOptions { max_shard_bytes: plan.shard_bytes, compression: plan.compression };
     let parent = written.directory.path();
     let store = Arc::new(LocalStore);
     let mut wait = |_: &Path| unreachable!("nobody else writes");
-    let mut writer =
-        CacheWriter::begin(store, parent, "train", options, mode, &mut wait).unwrap();
+    let mut writer = CacheWriter::begin(store, parent, "train", options, mode, &mut wait).unwrap();
     writer.start(schema.clone(), dictionary.clone()).unwrap();
-    let mut encoder =
-        Encoder::new(&schema, &plan.compression, dictionary.map(Arc::from)).unwrap();
+    let mut encoder = Encoder::new(&schema, &plan.compression, dictionary.map(Arc::from)).unwrap();
     for group in groups {
         writer.commit(encoder.encode(group).unwrap()).unwrap();
     }
