@@ -75,8 +75,8 @@ def encode_png(image: Images) -> bytes:
 
 def decode_png(data: bytes) -> Images:
     """Return the pixels of a PNG as `(64,)`, values 0 to 1."""
-    pixels: Images = np.asarray(Image.open(io.BytesIO(data)), dtype=np.float32)
-    return (pixels / 255).reshape(-1)
+    pixels = np.asarray(Image.open(io.BytesIO(data)), dtype=np.float32)
+    return np.asarray(pixels.reshape(-1) / 255, dtype=np.float32)
 
 
 def split_digits() -> tuple[Images, Labels, Images, Labels]:

@@ -11,7 +11,7 @@ import termios
 import types
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_rt import progress
@@ -266,6 +266,7 @@ def test_a_missing_or_closed_stderr_is_nobody_looking(monkeypatch):
             assert on_progress is None
 
 
+@settings(deadline=None)
 @given(
     name=st.text(st.characters(exclude_categories=["Cc", "Cs"])),
     samples=st.integers(0, 2**63),

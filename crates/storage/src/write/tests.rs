@@ -1,1 +1,514 @@
-//! Tests of this folder.
+//! What a written cache promises: every row in every file, the same bytes again, one identity,
+//! and nothing half done under a published name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, RecordBatch};
+use arrow_ipc::reader::FileReader;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::{
+    CacheWriter, Cell, Encoder, GroupLimits, Identity, Ingest, PublishedCache, WriteMode,
+    WriteOptions, partial_path,
+};
+use crate::format::codec::{Algo, Compression, Decompressor, Scope, train_dictionary};
+use crate::format::digest::{FileHasher, to_hex};
+use crate::format::index::{IndexRecord, record_offset};
+use crate::format::manifest::{MANIFEST_FILE, METADATA_FILE, Manifest};
+use crate::store::{LocalStore, Store};
+use crate::{Error, Kind, Result};
+
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    number: i64,
+    text: Option<String>,
+    payload: Vec<u8>,
+}
+
+fn rows(count: usize) -> Vec<Row> {
+    (0..count)
+        .map(|i| Row {
+            number: i as i64 * 3,
+            text: (i % 5 != 0).then(|| format!("text {i}")),
+            // Compressible, of many lengths, and now and then empty.
+            payload: format!("{{\"sample\": {i}}}").repeat(i % 7).into_bytes(),
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    compression: Compression,
+    max_shard_bytes: u64,
+    batch_rows: usize,
+    mode: WriteMode,
+}
+
+const PLAN: Plan = Plan {
+    compression: Compression {
+        algo: Algo::None,
+        level: None,
+        scope: Scope::Payload,
+        dictionary_bytes: 0,
+    },
+    max_shard_bytes: 1 << 20,
+    batch_rows: 16,
+    mode: WriteMode::New,
+};
+
+fn codec(algo: Algo, scope: Scope, dictionary_bytes: u32) -> Compression {
+    Compression { algo, scope, dictionary_bytes, level: None }
+}
+
+fn codecs() -> [Compression; 6] {
+    [
+        PLAN.compression,
+        codec(Algo::Lz4, Scope::Payload, 0),
+        codec(Algo::Zstd, Scope::Payload, 0),
+        codec(Algo::Zstd, Scope::Payload, 1024),
+        codec(Algo::Lz4, Scope::Buffer, 0),
+        codec(Algo::Zstd, Scope::Buffer, 0),
+    ]
+}
+
+fn give_up(path: &Path) -> Result<()> {
+    Err(Error::conflict(format!("{} is held", path.display())))
+}
+
+fn begin(store: Arc<dyn Store>, parent: &Path, plan: Plan) -> Result<CacheWriter> {
+    let options =
+        WriteOptions { max_shard_bytes: plan.max_shard_bytes, compression: plan.compression };
+    CacheWriter::begin(store, parent, "train", options, plan.mode, &mut give_up)
+}
+
+fn fill(mut writer: CacheWriter, rows: &[Row], plan: Plan) -> Result<PublishedCache> {
+    let limits = GroupLimits {
+        batch_rows: plan.batch_rows,
+        ..GroupLimits::new(plan.max_shard_bytes, &plan.compression)
+    };
+    let mut ingest = Ingest::new("train", None, limits);
+    for row in rows {
+        ingest.push_payload(&row.payload)?;
+        ingest.cell(0, "number", Cell::Int(row.number))?;
+        ingest.cell(1, "text", row.text.as_deref().map_or(Cell::Null, Cell::Str))?;
+        ingest.end_row()?;
+    }
+    let (schema, groups) = ingest.finish()?;
+    let dictionary = match plan.compression.dictionary_bytes {
+        0 => None,
+        size => {
+            let lengths: Vec<usize> = rows.iter().map(|r| r.payload.len()).collect();
+            let samples: Vec<u8> = rows.iter().flat_map(|r| r.payload.clone()).collect();
+            train_dictionary(&samples, &lengths, size as usize)?
+        }
+    };
+    writer.start(schema.clone(), dictionary.clone())?;
+    let mut encoder = Encoder::new(&schema, &plan.compression, dictionary.map(Arc::from))?;
+    for group in groups {
+        writer.commit(encoder.encode(group)?)?;
+    }
+    writer.publish(Identity::default())
+}
+
+fn write(parent: &Path, rows: &[Row], plan: Plan) -> Result<PublishedCache> {
+    fill(begin(Arc::new(LocalStore), parent, plan)?, rows, plan)
+}
+
+fn manifest(cache: &Path) -> Manifest {
+    Manifest::decode(&fs::read(cache.join(MANIFEST_FILE)).unwrap()).unwrap()
+}
+
+fn batches(path: &Path) -> Vec<RecordBatch> {
+    FileReader::try_new(fs::File::open(path).unwrap(), None).unwrap().map(|b| b.unwrap()).collect()
+}
+
+fn decompressor(cache: &Path, compression: &Compression) -> Option<Decompressor> {
+    let dictionary = fs::read(cache.join("dictionary.bin")).ok();
+    compression
+        .is_per_payload()
+        .then(|| Decompressor::new(compression, dictionary.as_deref()).unwrap())
+}
+
+fn unpacked(stored: &[u8], raw_len: usize, decompressor: &mut Option<Decompressor>) -> Vec<u8> {
+    match decompressor {
+        Some(decompressor) if !stored.is_empty() => {
+            let mut out = vec![0; raw_len];
+            decompressor.decompress(stored, &mut out).unwrap();
+            out
+        }
+        _ => stored.to_vec(),
+    }
+}
+
+/// Compares shards, metadata table and index of a cache with the rows, by Arrow's own reader.
+fn assert_holds(cache: &Path, rows: &[Row]) {
+    let manifest = manifest(cache);
+    let mut decompressor = decompressor(cache, &manifest.compression);
+    let index = fs::read(cache.join("index.bin")).unwrap();
+    let mut row = 0;
+    for shard in &manifest.shards {
+        let file = fs::read(cache.join(&shard.path)).unwrap();
+        let first = row;
+        for (number, batch) in batches(&cache.join(&shard.path)).iter().enumerate() {
+            let payload = batch.column(3).as_binary::<i64>();
+            for i in 0..batch.num_rows() {
+                let expected = &rows[row];
+                assert_eq!(batch.column(0).as_primitive::<UInt64Type>().value(i), row as u64);
+                assert_cells(&batch.project(&[1, 2]).unwrap(), i, expected);
+                let raw_len = expected.payload.len();
+                let stored = payload.value(i);
+                assert_eq!(unpacked(stored, raw_len, &mut decompressor), expected.payload);
+                let at = record_offset(row as u64) as usize;
+                let record = index[at..at + 16].try_into().unwrap();
+                let named = match IndexRecord::decode(manifest.index_kind(), record).unwrap() {
+                    IndexRecord::FileRange { offset, stored_len, .. } => {
+                        &file[offset as usize..offset as usize + stored_len as usize]
+                    }
+                    IndexRecord::BatchRange { offset, batch, raw_len } => {
+                        assert_eq!(batch as usize, number);
+                        &payload.value_data()[offset as usize..offset as usize + raw_len as usize]
+                    }
+                };
+                assert_eq!(named, stored, "row {row}");
+                row += 1;
+            }
+        }
+        assert_eq!(shard.rows as usize, row - first);
+    }
+    assert_eq!((row, manifest.samples_total as usize), (rows.len(), rows.len()));
+    assert_eq!(index.len() as u64, record_offset(rows.len() as u64));
+    let mut row = 0;
+    for batch in batches(&cache.join(METADATA_FILE)) {
+        (0..batch.num_rows()).for_each(|i| assert_cells(&batch, i, &rows[row + i]));
+        row += batch.num_rows();
+    }
+    assert_eq!(row, rows.len());
+}
+
+fn assert_cells(batch: &RecordBatch, i: usize, expected: &Row) {
+    let numbers = batch.column(0).as_primitive::<arrow_array::types::Int64Type>();
+    assert_eq!(numbers.value(i), expected.number);
+    let texts = batch.column(1).as_string::<i64>();
+    assert_eq!(texts.is_valid(i).then(|| texts.value(i)), expected.text.as_deref());
+}
+
+/// Every file of a cache, sorted by path.
+fn files(cache: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![cache.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                let name = path.strip_prefix(cache).unwrap().to_owned();
+                found.push((name, fs::read(path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn every_row_is_in_shards_index_and_metadata_for_every_codec() {
+    let rows = rows(300);
+    for compression in codecs() {
+        let parent = TempDir::new().unwrap();
+        let plan = Plan { compression, max_shard_bytes: 6_000, ..PLAN };
+        let cache = write(parent.path(), &rows, plan).unwrap();
+        assert_holds(&cache.path, &rows);
+        let manifest = manifest(&cache.path);
+        assert!(manifest.shards.len() > 1, "{compression:?}");
+        assert_eq!(manifest.dictionary.is_some(), compression.dictionary_bytes > 0);
+    }
+}
+
+#[test]
+fn the_manifest_has_size_and_digest_of_every_file_and_the_leaves_follow() {
+    let parent = TempDir::new().unwrap();
+    let mut rows = rows(300);
+    rows[100].payload = (0..200_000_u32).map(|i| (i * 31 / 7) as u8).collect();
+    let plan = Plan { max_shard_bytes: 150_000, ..PLAN };
+    let cache = write(parent.path(), &rows, plan).unwrap();
+    let manifest = manifest(&cache.path);
+    let digests = fs::read(cache.path.join("digests.bin")).unwrap();
+    assert_eq!(to_hex(blake3::hash(&digests).as_bytes()), manifest.digests.blake3);
+    let mut expected = manifest.digest_layout().unwrap().header().to_vec();
+    for file in manifest.verified_files() {
+        let bytes = fs::read(cache.path.join(file.path)).unwrap();
+        assert_eq!(bytes.len() as u64, file.size_bytes, "{}", file.path);
+        assert_eq!(to_hex(blake3::hash(&bytes).as_bytes()), file.blake3, "{}", file.path);
+        let mut hasher = FileHasher::default();
+        hasher.update(&bytes);
+        expected.extend(hasher.finish().leaves.concat());
+    }
+    assert!(expected.len() > 64, "no file has more than one block");
+    assert_eq!(digests, expected);
+}
+
+#[test]
+fn the_same_rows_and_options_give_the_same_bytes() {
+    for compression in codecs() {
+        let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let plan = Plan { compression, max_shard_bytes: 6_000, ..PLAN };
+        let one = write(one.path(), &rows(200), plan).unwrap();
+        let two = write(two.path(), &rows(200), plan).unwrap();
+        assert_eq!(files(&one.path), files(&two.path), "{compression:?}");
+    }
+}
+
+#[test]
+fn metadata_batches_are_cut_by_the_rows_alone() {
+    let rows: Vec<Row> = (0..24)
+        .map(|i| Row { number: i, text: Some("x".repeat(3 << 20)), payload: vec![0; 10] })
+        .collect();
+    let written = [(1, 4 << 20), (2, 16 << 20), (24, 1 << 30)].map(|(batch_rows, bytes)| {
+        let parent = TempDir::new().unwrap();
+        let plan = Plan { batch_rows, max_shard_bytes: bytes, ..PLAN };
+        let cache = write(parent.path(), &rows, plan).unwrap();
+        let path = cache.path.join(METADATA_FILE);
+        let sizes: Vec<usize> = batches(&path).iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(sizes, [10, 10, 4]);
+        (fs::read(path).unwrap(), cache.cache_id)
+    });
+    assert!(written[0] == written[1] && written[1] == written[2]);
+}
+
+#[test]
+fn a_source_without_columns_is_stored() {
+    let parent = TempDir::new().unwrap();
+    let mut ingest = Ingest::new("train", None, GroupLimits::new(1 << 20, &PLAN.compression));
+    for payload in [b"a", b"b"] {
+        ingest.push_payload(payload).unwrap();
+        ingest.end_row().unwrap();
+    }
+    let (schema, groups) = ingest.finish().unwrap();
+    let mut writer = begin(Arc::new(LocalStore), parent.path(), PLAN).unwrap();
+    writer.start(schema.clone(), None).unwrap();
+    let mut encoder = Encoder::new(&schema, &PLAN.compression, None).unwrap();
+    for group in groups {
+        writer.commit(encoder.encode(group).unwrap()).unwrap();
+    }
+    let cache = writer.publish(Identity::default()).unwrap();
+    assert_eq!(manifest(&cache.path).samples_total, 2);
+    assert_eq!(batches(&cache.path.join("shards/000000.arrow"))[0].num_rows(), 2);
+}
+
+#[test]
+fn a_group_out_of_order_is_refused_and_ends_the_writer() {
+    let parent = TempDir::new().unwrap();
+    let limits = GroupLimits { batch_rows: 1, ..GroupLimits::new(1 << 20, &PLAN.compression) };
+    let mut ingest = Ingest::new("train", None, limits);
+    for _ in 0..2 {
+        ingest.push_payload(b"x").unwrap();
+        ingest.end_row().unwrap();
+    }
+    let (schema, groups) = ingest.finish().unwrap();
+    let mut writer = begin(Arc::new(LocalStore), parent.path(), PLAN).unwrap();
+    writer.start(schema.clone(), None).unwrap();
+    let mut encoder = Encoder::new(&schema, &PLAN.compression, None).unwrap();
+    let encoded = |encoder: &mut Encoder, i: usize| encoder.encode(groups[i].clone()).unwrap();
+    let error = writer.commit(encoded(&mut encoder, 1)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Internal);
+    assert!(writer.commit(encoded(&mut encoder, 0)).is_err());
+    assert!(writer.publish(Identity::default()).is_err());
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_taken_name_is_a_conflict_and_stays_as_it_is() {
+    let parent = TempDir::new().unwrap();
+    let cache = write(parent.path(), &rows(20), PLAN).unwrap();
+    let before = files(&cache.path);
+    let error = write(parent.path(), &rows(30), PLAN).unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+    assert_eq!(files(&cache.path), before);
+}
+
+#[test]
+fn missing_parents_are_made_and_an_abandoned_write_leaves_nothing() {
+    let parent = TempDir::new().unwrap();
+    let deep = parent.path().join("a/b");
+    drop(begin(Arc::new(LocalStore), &deep, PLAN).unwrap());
+    assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
+    assert!(write(&deep, &rows(3), PLAN).is_ok());
+}
+
+#[test]
+fn two_writers_of_one_name_exclude_each_other() {
+    let parent = TempDir::new().unwrap();
+    let first = begin(Arc::new(LocalStore), parent.path(), PLAN).unwrap();
+    let error = begin(Arc::new(LocalStore), parent.path(), PLAN).err().unwrap();
+    assert!(error.message().contains("is held"), "{error}");
+    // The second waits; the first publishes meanwhile; the name is taken then.
+    let mut first = Some(first);
+    let options = WriteOptions { max_shard_bytes: 1 << 20, compression: PLAN.compression };
+    let waited = CacheWriter::begin(
+        Arc::new(LocalStore),
+        parent.path(),
+        "train",
+        options,
+        WriteMode::New,
+        &mut |_| fill(first.take().unwrap(), &rows(5), PLAN).map(drop),
+    );
+    assert_eq!(waited.err().unwrap().kind(), Kind::Conflict);
+    assert_holds(&parent.path().join("train"), &rows(5));
+    assert!(!partial_path(parent.path(), "train").exists());
+}
+
+#[test]
+fn what_a_dead_writer_left_is_removed() {
+    let parent = TempDir::new().unwrap();
+    let partial = partial_path(parent.path(), "train");
+    fs::create_dir_all(partial.join("shards/odd")).unwrap();
+    fs::write(partial.join("shards/000000.arrow"), b"half").unwrap();
+    fs::write(partial.join(MANIFEST_FILE), b"{").unwrap();
+    let cache = write(parent.path(), &rows(10), PLAN).unwrap();
+    let fresh = TempDir::new().unwrap();
+    let expected = write(fresh.path(), &rows(10), PLAN).unwrap();
+    assert_eq!(files(&cache.path), files(&expected.path));
+    assert!(!cache.path.join("shards/odd").exists());
+}
+
+const REPLACE: Plan = Plan { mode: WriteMode::Replace, ..PLAN };
+
+#[test]
+fn a_replaced_cache_stays_readable_through_open_files() {
+    let parent = TempDir::new().unwrap();
+    let cache = write(parent.path(), &rows(20), PLAN).unwrap();
+    let open = fs::File::open(cache.path.join("shards/000000.arrow")).unwrap();
+    write(parent.path(), &rows(50), REPLACE).unwrap();
+    let old = FileReader::try_new(open, None).unwrap().map(|b| b.unwrap().num_rows());
+    assert_eq!(old.sum::<usize>(), 20);
+    assert_holds(&cache.path, &rows(50));
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_crash_between_the_renames_of_a_replacement_gives_the_old_cache_back() {
+    let parent = TempDir::new().unwrap();
+    let cache = write(parent.path(), &rows(20), PLAN).unwrap();
+    let stale = parent.path().join(".train.stale");
+    fs::rename(&cache.path, &stale).unwrap();
+    drop(begin(Arc::new(LocalStore), parent.path(), REPLACE).unwrap());
+    assert_holds(&cache.path, &rows(20));
+    // After the second rename the old one is waste.
+    fs::create_dir_all(stale.join("shards")).unwrap();
+    drop(begin(Arc::new(LocalStore), parent.path(), REPLACE).unwrap());
+    assert_holds(&cache.path, &rows(20));
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn identity_and_metadata_depend_on_the_rows_alone(
+        lens in prop::collection::vec((any::<i64>(), any::<Option<String>>(), 0_usize..300), 1..60),
+        codec in 0_usize..6,
+        shard_bytes in 1_u64..20_000,
+        batch_rows in 1_usize..20,
+    ) {
+        let rows: Vec<Row> = lens
+            .into_iter()
+            .map(|(number, text, len)| Row { number, text, payload: vec![b'p'; len] })
+            .collect();
+        let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let mut compression = codecs()[codec];
+        // A dictionary cannot be trained on so few bytes.
+        compression.dictionary_bytes = 0;
+        let plan = Plan { compression, max_shard_bytes: shard_bytes, batch_rows, ..PLAN };
+        let plain = write(one.path(), &rows, PLAN).unwrap();
+        let other = write(two.path(), &rows, plan).unwrap();
+        assert_holds(&other.path, &rows);
+        prop_assert_eq!(plain.cache_id, other.cache_id);
+        prop_assert_eq!(
+            manifest(&plain.path).content_blake3,
+            manifest(&other.path).content_blake3
+        );
+        prop_assert_eq!(
+            fs::read(plain.path.join(METADATA_FILE)).unwrap(),
+            fs::read(other.path.join(METADATA_FILE)).unwrap()
+        );
+    }
+}
+
+#[cfg(feature = "faults")]
+mod faults {
+    use super::*;
+    use crate::store::{Fault, FaultyStore};
+
+    const EIO: i32 = 5;
+    const ROWS: usize = 60;
+
+    fn plan(mode: WriteMode) -> Plan {
+        Plan { mode, max_shard_bytes: 3_000, ..PLAN }
+    }
+
+    /// Writes with the operation `at` failing.
+    fn attempt(parent: &Path, at: u64, fault: Fault, plan: Plan) -> (Result<PublishedCache>, u64) {
+        let store = FaultyStore::new(at, fault);
+        let outcome = begin(Arc::new(store.clone()), parent, plan)
+            .and_then(|writer| fill(writer, &rows(ROWS), plan));
+        (outcome, store.operations())
+    }
+
+    fn operations(mode: WriteMode) -> u64 {
+        let parent = TempDir::new().unwrap();
+        if mode == WriteMode::Replace {
+            write(parent.path(), &rows(5), PLAN).unwrap();
+        }
+        let (outcome, operations) = attempt(parent.path(), u64::MAX, Fault::Errno(EIO), plan(mode));
+        outcome.unwrap();
+        assert!(operations > 20);
+        operations
+    }
+
+    #[test]
+    fn a_failure_of_any_operation_is_typed_and_never_shows_half_a_cache() {
+        for fault in [Fault::Errno(EIO), Fault::ShortWrite] {
+            for at in 0..operations(WriteMode::New) {
+                let parent = TempDir::new().unwrap();
+                let (outcome, _) = attempt(parent.path(), at, fault, plan(WriteMode::New));
+                let published = parent.path().join("train");
+                if let Err(error) = outcome {
+                    assert!(
+                        matches!(error.kind(), Kind::Unavailable | Kind::Exhausted),
+                        "{at}: {error}"
+                    );
+                    assert!(error.os_code().is_some(), "{at}: {error}");
+                }
+                if published.exists() {
+                    assert_holds(&published, &rows(ROWS));
+                } else {
+                    write(parent.path(), &rows(ROWS), plan(WriteMode::New)).unwrap();
+                    assert_holds(&published, &rows(ROWS));
+                }
+                assert!(!partial_path(parent.path(), "train").exists(), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_replacement_leaves_the_old_or_the_new_cache_whole() {
+        for fault in [Fault::Errno(EIO), Fault::ShortWrite] {
+            for at in 0..operations(WriteMode::Replace) {
+                let parent = TempDir::new().unwrap();
+                let cache = write(parent.path(), &rows(5), PLAN).unwrap();
+                let (_, _) = attempt(parent.path(), at, fault, plan(WriteMode::Replace));
+                let total = manifest(&cache.path).samples_total as usize;
+                assert!(total == 5 || total == ROWS, "{at}");
+                assert_holds(&cache.path, &rows(total));
+                write(parent.path(), &rows(ROWS), plan(WriteMode::Replace)).unwrap();
+                assert_holds(&cache.path, &rows(ROWS));
+                assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "{at}");
+            }
+        }
+    }
+}

@@ -43,8 +43,7 @@ impl Descriptor {
     /// `Conflict` when the file at this path is no longer the one first opened, and whatever
     /// `use_file` fails with.
     pub fn with<T>(&self, use_file: impl FnOnce(&ReadFile) -> Result<T>) -> Result<T> {
-        let kept = self.slot.try_lock().ok().and_then(|slot| slot.clone());
-        if let Some(file) = kept {
+        if let Some(file) = self.kept() {
             return use_file(&file);
         }
         let file = Arc::new(ReadFile::open(&self.path, IoMode::Pread)?);
@@ -53,6 +52,11 @@ impl Descriptor {
         }
         self.keep(Arc::clone(&file));
         use_file(&file)
+    }
+
+    /// The file, if it is open now.
+    pub fn kept(&self) -> Option<Arc<ReadFile>> {
+        self.slot.try_lock().ok().and_then(|slot| slot.clone())
     }
 
     fn keep(&self, file: Arc<ReadFile>) {

@@ -8,7 +8,7 @@ use arrow_buffer::Buffer;
 
 use super::descriptors::Descriptor;
 use super::origin::Origin;
-use crate::store::ReadFile;
+use crate::store::{IoMode, ReadFile};
 use crate::{Error, Kind, Result};
 
 /// A file that costs no descriptor and no mapping before it is used.
@@ -20,8 +20,9 @@ pub(in crate::read) struct LazyFile {
 }
 
 enum Opened {
-    /// The whole file; `ReadFile` keeps what tells a change, not a descriptor.
-    Mapped(Buffer, ReadFile),
+    /// The whole file, and a descriptor while there are few: asking it for a change costs a third
+    /// of asking the path.
+    Mapped(Buffer, ReadFile, Descriptor),
     Read(Descriptor),
 }
 
@@ -46,7 +47,7 @@ impl LazyFile {
     #[inline]
     pub fn mapping(&self) -> Result<Option<&Buffer>> {
         Ok(match self.opened()? {
-            Opened::Mapped(buffer, _) => Some(buffer),
+            Opened::Mapped(buffer, ..) => Some(buffer),
             Opened::Read(_) => None,
         })
     }
@@ -55,7 +56,7 @@ impl LazyFile {
     pub fn buffer(&self, range: Range<u64>) -> Result<Buffer> {
         let place = self.check_range(&range)?;
         match self.opened()? {
-            Opened::Mapped(buffer, _) => Ok(buffer.slice_with_length(place.start, place.len())),
+            Opened::Mapped(buffer, ..) => Ok(buffer.slice_with_length(place.start, place.len())),
             Opened::Read(_) => {
                 let mut bytes = Vec::new();
                 let too_large = |_| crate::read::expansion::too_large(place.len() as u64);
@@ -88,7 +89,7 @@ impl LazyFile {
     /// Fills `out` with the unverified bytes at `offset` of a file that is not mapped.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         match self.opened()? {
-            Opened::Mapped(_, file) => file.read_at(offset, out),
+            Opened::Mapped(_, file, _) => file.read_at(offset, out),
             Opened::Read(descriptor) => {
                 descriptor.with(|file| file.read_at(offset, out)).map_err(|e| self.explain(e))
             }
@@ -97,7 +98,7 @@ impl LazyFile {
 
     /// A hint; failure costs speed only.
     pub fn advise_willneed(&self, range: Range<u64>) {
-        if let Ok(Opened::Mapped(_, file)) = self.opened() {
+        if let Ok(Opened::Mapped(_, file, _)) = self.opened() {
             file.advise_willneed(range);
         }
     }
@@ -106,7 +107,10 @@ impl LazyFile {
     pub fn check_unchanged(&self) -> Result<()> {
         let changed = match self.opened.get() {
             None => false,
-            Some(Opened::Mapped(_, file)) => file.changed()?,
+            Some(Opened::Mapped(_, file, descriptor)) => match descriptor.kept() {
+                Some(kept) => kept.changed()?,
+                None => file.changed()?,
+            },
             Some(Opened::Read(descriptor)) => descriptor.with(ReadFile::changed)?,
         };
         if changed { Err(self.origin.conflict(&self.name)) } else { Ok(()) }
@@ -137,10 +141,14 @@ impl LazyFile {
         if self.origin.is_replaced() {
             return Err(self.origin.conflict(&self.name));
         }
-        Ok(match file.mapped().map(|mapping| mapping.to_buffer()) {
-            Some(buffer) => Opened::Mapped(buffer, file),
-            None => Opened::Read(Descriptor::new(path, file)),
-        })
+        let Some(buffer) = file.mapped().map(|mapping| mapping.to_buffer()) else {
+            return Ok(Opened::Read(Descriptor::new(path, file)));
+        };
+        let twin = ReadFile::open(&path, IoMode::Pread)?;
+        if twin.identity() != file.identity() {
+            return Err(self.origin.conflict(&self.name));
+        }
+        Ok(Opened::Mapped(buffer, file, Descriptor::new(path, twin)))
     }
 
     /// A file that is gone or short because its cache was replaced is a conflict, not damage.

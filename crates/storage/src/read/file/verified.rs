@@ -28,6 +28,14 @@ pub(in crate::read) struct VerifiedFile {
     checks: OnceLock<Checks>,
 }
 
+/// A mapped file, for many small reads.
+#[derive(Clone, Copy)]
+pub(in crate::read) struct MappedView<'a> {
+    file: &'a VerifiedFile,
+    bytes: &'a [u8],
+    checks: Option<&'a Checks>,
+}
+
 /// What the blocks must hash to, and which of them did.
 struct Checks {
     /// The file's leaves, 32 bytes each: part of the mapped `digests.bin`, or a copy. Empty for
@@ -64,6 +72,17 @@ impl VerifiedFile {
         let place = self.file.check_range(&range)?;
         self.verify_mapped(mapping, &range)?;
         mapping.get(place).ok_or_else(|| self.file.out_of_range(&range))
+    }
+
+    /// The mapped file with what [`VerifiedFile::slice`] looks up each time; `None` where it is
+    /// not mapped.
+    pub fn view(&self) -> Result<Option<MappedView<'_>>> {
+        Ok(match self.file.mapping()? {
+            None => None,
+            Some(mapping) => {
+                Some(MappedView { file: self, bytes: mapping.as_slice(), checks: self.checks()? })
+            }
+        })
     }
 
     /// The verified bytes of `range`: shared with the mapping, or read.
@@ -238,7 +257,22 @@ impl VerifiedFile {
     }
 }
 
+impl<'a> MappedView<'a> {
+    /// The verified bytes of `range`: two comparisons and one atomic load once they were touched.
+    #[inline]
+    pub fn get(&self, range: Range<u64>) -> Result<&'a [u8]> {
+        let last = range.end.wrapping_sub(1) / BLOCK_BYTES;
+        let is_known = range.start / BLOCK_BYTES == last
+            && self.checks.is_none_or(|checks| checks.is_verified(last));
+        match self.bytes.get(range.start as usize..range.end as usize) {
+            Some(bytes) if is_known => Ok(bytes),
+            _ => self.file.slice(range),
+        }
+    }
+}
+
 impl Checks {
+    #[inline]
     fn is_verified(&self, block: u64) -> bool {
         self.verified
             .get((block / 64) as usize)

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::verified::VerifiedFile;
+use super::verified::{MappedView, VerifiedFile};
 use crate::Result;
 
 /// Bytes read around a small range of a file that is not mapped: one page costs as much as 8
@@ -14,7 +14,7 @@ const WINDOW_BYTES: u64 = 4096;
 /// a window lives no longer than one call of the reader.
 pub(in crate::read) struct Window<'a> {
     file: &'a VerifiedFile,
-    mapped: bool,
+    mapped: Option<MappedView<'a>>,
     held: Range<u64>,
     bytes: Vec<u8>,
     scratch: Vec<u8>,
@@ -23,14 +23,17 @@ pub(in crate::read) struct Window<'a> {
 impl<'a> Window<'a> {
     /// A cursor that has read nothing yet.
     pub fn new(file: &'a VerifiedFile) -> Result<Self> {
-        let mapped = file.is_mapped()?;
+        let mapped = file.view()?;
         Ok(Self { file, mapped, held: 0..0, bytes: Vec::new(), scratch: Vec::new() })
     }
 
     /// The verified bytes of `range`.
     #[inline]
     pub fn get(&mut self, range: Range<u64>) -> Result<&[u8]> {
-        if self.mapped { self.file.slice(range) } else { self.get_read(range) }
+        match &self.mapped {
+            Some(view) => view.get(range),
+            None => self.get_read(range),
+        }
     }
 
     fn get_read(&mut self, range: Range<u64>) -> Result<&[u8]> {

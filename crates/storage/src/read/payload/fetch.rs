@@ -9,8 +9,10 @@ use super::arena::Arena;
 use super::fetcher::Fetcher;
 use crate::format::codec::Decompressor;
 use crate::format::index::IndexRecord;
+use crate::format::limits::BLOCK_BYTES;
 use crate::read::cache::Cache;
 use crate::read::expansion::payload_bytes_max;
+use crate::read::file::VerifiedFile;
 use crate::read::locate::PayloadPlace;
 use crate::{Error, Result};
 
@@ -105,11 +107,7 @@ impl Cache {
 
     /// Asks the kernel to read the bytes of `places` ahead; a hint whose failure costs speed.
     pub fn advise_willneed(&self, places: &[PayloadPlace]) {
-        for place in places {
-            if let (Ok(shard), Ok(stored)) = (self.shard(place.shard), self.stored(place)) {
-                shard.file.advise_willneed(&stored.range);
-            }
-        }
+        self.advise(places, |_, _| true);
     }
 
     pub(super) fn check_shards_unchanged(&self, places: &[PayloadPlace]) -> Result<()> {
@@ -219,15 +217,39 @@ impl Cache {
     }
 
     fn advise_unverified(&self, places: &[PayloadPlace]) {
-        if places.len() < 2 {
-            return;
+        if places.len() > 1 {
+            self.advise(places, |file, range| !file.is_verified(range));
         }
+    }
+
+    /// One hint for each run of neighbours among the places that are `wanted`.
+    fn advise(&self, places: &[PayloadPlace], wanted: impl Fn(&VerifiedFile, &Range<u64>) -> bool) {
+        let mut run: Option<(&VerifiedFile, Range<u64>)> = None;
         for place in places {
-            if let (Ok(shard), Ok(stored)) = (self.shard(place.shard), self.stored(place))
-                && !shard.file.is_verified(&stored.range)
-            {
-                shard.file.advise_willneed(&stored.range);
+            let (Ok(shard), Ok(stored)) = (self.shard(place.shard), self.stored(place)) else {
+                continue;
+            };
+            let (file, range) = (&shard.file, stored.range);
+            if range.is_empty() || !wanted(file, &range) {
+                continue;
             }
+            match &mut run {
+                Some((last, held))
+                    if std::ptr::eq(*last, file)
+                        && held.start <= range.start
+                        && range.start <= held.end.saturating_add(BLOCK_BYTES) =>
+                {
+                    held.end = held.end.max(range.end);
+                }
+                _ => {
+                    if let Some((file, range)) = run.replace((file, range)) {
+                        file.advise_willneed(&range);
+                    }
+                }
+            }
+        }
+        if let Some((file, range)) = run {
+            file.advise_willneed(&range);
         }
     }
 }

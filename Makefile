@@ -1,0 +1,90 @@
+# Everything from a fresh checkout: `make demo` and `make test` set up what they need.
+# Needed beforehand: Python 3.11 or newer, Rust (cargo with rustfmt and clippy), make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# maturin and PyO3 must take this environment's Python, whatever else is active in the shell.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport CONDA_PREFIX
+unexport PYTHONHOME
+
+# Directories too: their time changes when a file is added or removed.
+RUST_SOURCES := $(shell find crates -type d -o -name '*.rs' -o -name Cargo.toml) \
+	Cargo.toml Cargo.lock pyproject.toml
+# The compiled module lies in the source tree; a stamp alone would not notice that it is gone.
+NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
+
+.PHONY: help demo test build lint-rust test-rust lint-python types test-python format lock clean \
+	missing
+# The steps share one target directory and one screen.
+.NOTPARALLEL:
+
+help:
+	@echo "make demo    build, then run examples/digits.py"
+	@echo "make test    build, then run every check and test"
+	@echo "make build   environment and compiled module only"
+	@echo "make format  format Rust and Python"
+	@echo "make lock    pin the newest dependencies in requirements/dev.txt"
+	@echo "make clean   remove environment and build output"
+
+demo: build
+	$(BIN)/python examples/digits.py
+
+test: build lint-rust test-rust lint-python types test-python
+	@echo "All checks and tests passed."
+
+build: $(VENV)/native.stamp
+
+$(VENV)/dependencies.stamp: requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	"Python 3.11 or newer is needed, found " + sys.version.split()[0] + \
+	": say which with make PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	@touch $@
+
+$(VENV)/native.stamp: $(VENV)/dependencies.stamp $(RUST_SOURCES) $(NATIVE_MISSING)
+	@command -v cargo >/dev/null || { echo "cargo is needed: install Rust first" >&2; exit 1; }
+	$(BIN)/maturin develop --release --locked
+	@touch $@
+
+lint-rust: $(VENV)/dependencies.stamp
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+test-rust: $(VENV)/dependencies.stamp
+	cargo test --locked --workspace
+
+lint-python: $(VENV)/dependencies.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: build
+	$(BIN)/mypy
+	$(BIN)/stubtest --mypy-config-file pyproject.toml dataset_rt
+
+test-python: build
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	|| echo "PyTorch not importable: its tests are not run"
+	$(BIN)/python -m pytest
+
+format: $(VENV)/dependencies.stamp
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --requirement requirements/dev.in
+	{ echo "# Made by 'make lock' from dev.in; do not edit."; \
+	$(VENV)-lock/bin/python -m pip freeze; } > requirements/dev.txt
+	rm -rf $(VENV)-lock
+
+clean:
+	cargo clean
+	rm -rf $(VENV) demo_output python/dataset_rt/_native*.so

@@ -1,0 +1,116 @@
+//! What a verification found. Checks nothing.
+
+use std::fmt;
+
+use dataset_rt_storage::{Error, Result};
+use serde::Serialize;
+
+/// Findings listed at most: a cache that broken is known to be broken.
+const FINDINGS_MAX: usize = 1000;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The cache breaks a rule.
+    Error,
+    /// Worth knowing, breaks nothing.
+    Warning,
+}
+
+/// One broken rule at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Id of the rule.
+    pub rule: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// File within the cache.
+    pub file: String,
+    /// Row, batch, byte or field within the file; empty for the file as a whole.
+    pub place: String,
+    /// What the rule asks for.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {}", self.rule, self.file)?;
+        if !self.place.is_empty() {
+            write!(f, " at {}", self.place)?;
+        }
+        write!(f, ": expected {}, found {}", self.expected, self.found)
+    }
+}
+
+/// The outcome of a verification.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The cache.
+    pub path: String,
+    /// The level asked for.
+    pub level: String,
+    /// Whether no rule is broken.
+    pub ok: bool,
+    /// Broken rules, at most 1,000.
+    pub findings: Vec<Finding>,
+    /// Files looked at.
+    pub files_checked: u64,
+    /// Bytes read.
+    pub bytes_checked: u64,
+}
+
+impl Report {
+    pub(super) fn new(path: String, level: &str) -> Self {
+        Self {
+            path,
+            level: level.to_owned(),
+            ok: true,
+            findings: Vec::new(),
+            files_checked: 0,
+            bytes_checked: 0,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.findings.len() >= FINDINGS_MAX
+    }
+
+    pub(super) fn broken(
+        &mut self,
+        rule: &str,
+        file: &str,
+        place: impl Into<String>,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) {
+        self.ok = false;
+        if self.is_full() {
+            return;
+        }
+        self.findings.push(Finding {
+            rule: rule.to_owned(),
+            severity: Severity::Error,
+            file: file.to_owned(),
+            place: place.into(),
+            expected: expected.into(),
+            found: found.into(),
+        });
+    }
+
+    /// The first finding that is an error.
+    pub fn first_error(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.severity == Severity::Error)
+    }
+
+    /// The report as JSON.
+    ///
+    /// # Errors
+    /// `Internal` when serialisation fails.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|e| Error::internal(format!("cannot serialise the report: {e}")))
+    }
+}
