@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The bindings are loaded by Python, so that nothing here links libpython.
+export PYO3_BUILD_EXTENSION_MODULE := 1
 unexport CONDA_PREFIX
 unexport PYTHONHOME
 

@@ -82,9 +82,7 @@ where
     T::Native: IntoPyObject<'py>,
 {
     let values: &PrimitiveArray<T> = column.as_primitive::<T>();
-    set_each(py, dicts, key, column, |i| {
-        values.value(i).into_bound_py_any(py)
-    })
+    set_each(py, dicts, key, column, |i| values.value(i).into_bound_py_any(py))
 }
 
 fn set_each<'py, V: IntoPyObject<'py>>(

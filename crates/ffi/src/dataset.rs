@@ -102,8 +102,7 @@ impl NativeDataset {
     ) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || {
             self.check_open(py)?;
-            let block =
-                detached(py, || self.dataset.physical_sample(cache_id, sample_id))?;
+            let block = detached(py, || self.dataset.physical_sample(cache_id, sample_id))?;
             let mut samples = block_samples(py, &self.maker, &self.stored_keys, block)?;
             samples.pop().ok_or_else(|| {
                 to_py(py, &dataset_rt_storage::Error::internal("no sample came back"))

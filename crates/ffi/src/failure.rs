@@ -66,10 +66,7 @@ pub fn guarded<R>(py: Python<'_>, work: impl FnOnce() -> PyResult<R>) -> PyResul
 
 /// Runs native work without the interpreter lock, out of reach of forks. `work` must neither
 /// wait for another thread's work nor take the interpreter lock.
-pub fn detached<R: Send>(
-    py: Python<'_>,
-    work: impl FnOnce() -> Result<R> + Send,
-) -> PyResult<R> {
+pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
     let result = py.detach(move || {
         catch_unwind(AssertUnwindSafe(move || {
             let _inside = fork_gate::enter();

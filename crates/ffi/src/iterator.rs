@@ -104,9 +104,9 @@ fn fetched_payload(py: Python<'_>, block: &mut Block, i: usize) -> PyResult<Payl
     if i >= block.fetched() {
         detached(py, || block.fetch_more())?;
     }
-    block.take_payload(i).ok_or_else(|| {
-        to_py(py, &Error::internal(format!("payload {i} of a block is not there")))
-    })
+    block
+        .take_payload(i)
+        .ok_or_else(|| to_py(py, &Error::internal(format!("payload {i} of a block is not there"))))
 }
 
 /// All samples of a block at once, for random access.

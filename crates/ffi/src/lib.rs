@@ -45,9 +45,7 @@ fn verify_cache(py: Python<'_>, path: std::path::PathBuf, level: &str) -> PyResu
                 )),
             )
         })?;
-        detached(py, move || {
-            dataset_rt_validator::verify_cache(&path, level)?.to_json()
-        })
+        detached(py, move || dataset_rt_validator::verify_cache(&path, level)?.to_json())
     })
 }
 

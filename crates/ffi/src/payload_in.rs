@@ -3,7 +3,7 @@
 use dataset_rt_storage::{Error, Result};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyFloat};
+use pyo3::types::{PyBytes, PyFloat, PyInt};
 
 /// Calls `take` with the bytes of `object`, which must not run Python code.
 ///

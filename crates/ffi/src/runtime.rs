@@ -90,6 +90,7 @@ impl NativeRuntime {
         py.detach(|| self.pool.close());
     }
 
+    #[expect(clippy::too_many_arguments, reason = "the signature that Python sees")]
     #[pyo3(signature = (source, name, directory, options, reuse, on_progress))]
     fn write_source<'py>(
         &self,
@@ -247,7 +248,9 @@ impl Write<'_> {
             };
             match self.begin(py, mode)? {
                 Some(writer) => {
-                    return self.write(py, source, members, writer, on_progress).map(|()| "written");
+                    return self
+                        .write(py, source, members, writer, on_progress)
+                        .map(|()| "written");
                 }
                 // Somebody else published it meanwhile: look at what they wrote.
                 None if reuse => {}
@@ -267,8 +270,7 @@ impl Write<'_> {
     #[expect(clippy::disallowed_methods, reason = "the lock has a timeout in seconds")]
     fn begin(&self, py: Python<'_>, mode: WriteMode) -> PyResult<Option<CacheWriter>> {
         let compression = self.options.compression().map_err(|e| to_py(py, &e))?;
-        let options =
-            WriteOptions { max_shard_bytes: self.options.max_shard_bytes, compression };
+        let options = WriteOptions { max_shard_bytes: self.options.max_shard_bytes, compression };
         let mut attention = Attention::default();
         let (attend, timeout) = (&mut attention, self.options.lock_timeout);
         let (directory, name) = (self.directory, self.name);
@@ -342,10 +344,8 @@ impl Write<'_> {
         for group in groups {
             push(py, &mut pipeline, &schema, group)?;
         }
-        let identity = Identity {
-            fingerprint: members.claim.fingerprint,
-            provenance: members.provenance,
-        };
+        let identity =
+            Identity { fingerprint: members.claim.fingerprint, provenance: members.provenance };
         py.detach(move || pipeline.publish(identity)).map_err(|e| to_py(py, &e))?;
         progress.report(self.samples, self.payload_bytes, true)
     }

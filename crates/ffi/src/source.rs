@@ -211,9 +211,10 @@ impl<'py> SourceItems<'py> {
         value: &Bound<'py, PyAny>,
         ingest: &mut Ingest,
     ) -> Result<()> {
-        let key = key.cast::<PyString>().map_err(|_| "not a str").and_then(|key| {
-            key.to_str().map_err(|_| "a str with a lone surrogate")
-        });
+        let key = key
+            .cast::<PyString>()
+            .map_err(|_| "not a str")
+            .and_then(|key| key.to_str().map_err(|_| "a str with a lone surrogate"));
         let key = key.map_err(|what| {
             self.placed(ingest, Error::invalid(format!("a metadata key is {what}; expected a str")))
         })?;

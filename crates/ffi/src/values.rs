@@ -153,8 +153,7 @@ impl ValueTypes {
         let class = value.get_type().name().map_err(failed)?;
         let twin = if class == "datetime64" {
             // Microseconds are what a Python datetime holds; finer ones must be whole.
-            let micros =
-                value.call_method1("astype", ("datetime64[us]",)).map_err(failed)?;
+            let micros = value.call_method1("astype", ("datetime64[us]",)).map_err(failed)?;
             let twin = micros.call_method0("item").map_err(failed)?;
             if twin.is_none() {
                 return take(Cell::Null);

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use dataset_rt_sampler::{Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable};
+use dataset_rt_sampler::{
+    Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable,
+};
 use dataset_rt_storage::{Error, Result};
 use dataset_rt_validator::table::CheckedTable;
 

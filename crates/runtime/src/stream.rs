@@ -209,11 +209,7 @@ impl Stream {
         }
     }
 
-    fn wait(
-        &self,
-        slot: &Slot,
-        attend: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Result<Block>> {
+    fn wait(&self, slot: &Slot, attend: &mut dyn FnMut() -> Result<()>) -> Result<Result<Block>> {
         {
             let _inside = fork_gate::enter();
             slot.run(&self.snapshot, self.ahead.block_bytes());

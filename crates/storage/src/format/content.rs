@@ -143,9 +143,8 @@ fn hash_column(
         ColumnType::Bool => {
             let values = array.as_boolean();
             scratch.clear();
-            scratch.extend(
-                (0..values.len()).map(|i| u8::from(values.is_valid(i) && values.value(i))),
-            );
+            scratch
+                .extend((0..values.len()).map(|i| u8::from(values.is_valid(i) && values.value(i))));
             stream.values.update(scratch);
         }
         ColumnType::Utf8 => hash_bytes(array.as_string::<i64>(), stream, scratch),

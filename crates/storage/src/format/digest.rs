@@ -7,7 +7,9 @@
 //! agrees with the root.
 
 use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 
 use super::limits::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::{Error, Result};

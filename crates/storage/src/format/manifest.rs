@@ -179,52 +179,56 @@ impl Manifest {
     /// # Errors
     /// `Unsupported` for another version, `Corrupt` otherwise.
     pub fn check_version(bytes: &[u8]) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Header {
-        format: String,
-        format_version: u64,
-    }
-    if bytes.is_empty() {
-        return Err(corrupt("the file is empty"));
-    }
-    let header: Header =
-        serde_json::from_slice(bytes).map_err(|e| corrupt(&format!("not a manifest: {e}")))?;
-    if header.format != FORMAT_NAME {
-        return Err(corrupt(&format!("format is {:?}; expected {FORMAT_NAME:?}", header.format)));
-    }
-    if header.format_version != FORMAT_VERSION {
-        return Err(Error::unsupported(format!(
-            "cache has format version {}; this release reads version {FORMAT_VERSION}; upgrade \
+        #[derive(Deserialize)]
+        struct Header {
+            format: String,
+            format_version: u64,
+        }
+        if bytes.is_empty() {
+            return Err(corrupt("the file is empty"));
+        }
+        let header: Header =
+            serde_json::from_slice(bytes).map_err(|e| corrupt(&format!("not a manifest: {e}")))?;
+        if header.format != FORMAT_NAME {
+            return Err(corrupt(&format!(
+                "format is {:?}; expected {FORMAT_NAME:?}",
+                header.format
+            )));
+        }
+        if header.format_version != FORMAT_VERSION {
+            return Err(Error::unsupported(format!(
+                "cache has format version {}; this release reads version {FORMAT_VERSION}; upgrade \
              dataset_rt or rebuild the cache",
-            header.format_version
-        )));
+                header.format_version
+            )));
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// The second step of [`Manifest::decode`]: the bytes hash to what they say.
+    /// The second step of [`Manifest::decode`]: the bytes hash to what they say.
     ///
     /// # Errors
     /// `Corrupt` when not one byte more or less is right.
     pub fn check_self_digest(bytes: &[u8]) -> Result<()> {
-    let tail = 64 + SELF_DIGEST_END.len();
-    let start = bytes.len().checked_sub(tail).ok_or_else(|| corrupt("the file is too short"))?;
-    let (before, rest) = bytes.split_at(start);
-    let (written, end) = rest.split_at(64);
-    if !before.ends_with(SELF_DIGEST_KEY.as_bytes()) || end != SELF_DIGEST_END.as_bytes() {
-        return Err(corrupt("manifest_blake3 is not where it must be"));
+        let tail = 64 + SELF_DIGEST_END.len();
+        let start =
+            bytes.len().checked_sub(tail).ok_or_else(|| corrupt("the file is too short"))?;
+        let (before, rest) = bytes.split_at(start);
+        let (written, end) = rest.split_at(64);
+        if !before.ends_with(SELF_DIGEST_KEY.as_bytes()) || end != SELF_DIGEST_END.as_bytes() {
+            return Err(corrupt("manifest_blake3 is not where it must be"));
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(before).update(&[b'0'; 64]).update(end);
+        let found = hasher.finalize().to_hex();
+        if found.as_bytes() != written {
+            return Err(corrupt(&format!(
+                "its digest is {found}; expected {}",
+                String::from_utf8_lossy(written)
+            )));
+        }
+        Ok(())
     }
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(before).update(&[b'0'; 64]).update(end);
-    let found = hasher.finalize().to_hex();
-    if found.as_bytes() != written {
-        return Err(corrupt(&format!(
-            "its digest is {found}; expected {}",
-            String::from_utf8_lossy(written)
-        )));
-    }
-    Ok(())
-}
 
     fn check(&self) -> Result<()> {
         let must = |holds: bool, what: &str| if holds { Ok(()) } else { Err(corrupt(what)) };

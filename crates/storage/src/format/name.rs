@@ -42,8 +42,7 @@ pub fn normalise_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<V
     for name in names {
         let name = normalise_name(name)?;
         // Full case folding via upper case first: "ß" and "SS" fold together as Unicode asks.
-        let folded: String =
-            name.to_uppercase().to_lowercase().nfc().collect();
+        let folded: String = name.to_uppercase().to_lowercase().nfc().collect();
         if let Some(first) = seen.insert(folded, name.clone()) {
             return Err(Error::invalid(format!(
                 "source names {first:?} and {name:?} are the same but for case; expected \

@@ -103,10 +103,7 @@ fn rename_with(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
 
 /// Old kernels and some file systems know no rename flags.
 fn is_missing_feature(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput
-    )
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput)
 }
 
 struct LocalFile {

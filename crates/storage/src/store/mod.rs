@@ -19,8 +19,8 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use lock::DirLock;
 pub use local::LocalStore;
+pub use lock::DirLock;
 pub use mapping::Mapping;
 pub use read_file::{FileIdentity, IoMode, ReadFile};
 

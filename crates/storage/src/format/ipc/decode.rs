@@ -310,8 +310,7 @@ fn decode_buffers(batch: &fb::RecordBatch<'_>, place: &BatchPlace) -> Result<Vec
 
 /// Number and, where they are not compressed, sizes of all buffers.
 fn check_buffers(layout: &BatchLayout, schema: &Schema) -> Result<()> {
-    let expected: usize =
-        schema.fields().iter().map(|field| buffer_count(field.data_type())).sum();
+    let expected: usize = schema.fields().iter().map(|field| buffer_count(field.data_type())).sum();
     if layout.buffers.len() != expected {
         return Err(Error::corrupt(format!(
             "record batch has {} buffers; its schema needs {expected}",

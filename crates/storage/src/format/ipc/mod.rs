@@ -33,5 +33,3 @@ pub use decode::{
 };
 pub use encode::{EncodedBatch, encode_batch, file_head, file_tail};
 pub use layout::BatchPlace;
-
-

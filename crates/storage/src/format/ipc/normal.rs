@@ -93,8 +93,8 @@ fn bytes_buffers<T: ByteArrayType<Offset = i64>>(
     if start > end || end > values.len() {
         return Err(out_of_range());
     }
-    let has_leftovers = nulls
-        .is_some_and(|nulls| null_rows(nulls).any(|row| column.value_length(row) != 0));
+    let has_leftovers =
+        nulls.is_some_and(|nulls| null_rows(nulls).any(|row| column.value_length(row) != 0));
     if let (Some(nulls), true) = (nulls, has_leftovers) {
         return without_null_bytes(column, nulls);
     }
