@@ -107,7 +107,7 @@ def open_digits(
     milliseconds = (time.perf_counter() - started) * 1e3
     match outcome:
         case drt.CacheSourcesDatasetSuccess(dataset, [drt.CacheWriteSuccess(name, _, status)]):
-            print(f"  {name}: {status}, {len(dataset)} samples, {milliseconds:.0f} ms")
+            print(f"  {name}: {status}, {len(dataset)} samples, {milliseconds:.1f} ms")
             return dataset
         case drt.CacheSourcesDatasetSuccess(_, results):
             raise SystemExit(f"expected one written or reused cache, found {results}")

@@ -3,7 +3,7 @@
 use dataset_rt_storage::{Error, Result};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyFloat, PyInt};
+use pyo3::types::{PyBytes, PyFloat, PyInt, PyMemoryView};
 
 /// Calls `take` with the bytes of `object`, which must not run Python code.
 ///
@@ -33,7 +33,14 @@ pub fn with_bytes<R>(
     if is_numpy_scalar(object) && !object.is_instance_of::<PyBytes>() {
         return refused("");
     }
-    let Ok(buffer) = PyUntypedBuffer::get(object) else { return refused("") };
+    let Ok(buffer) = PyUntypedBuffer::get(object) else {
+        // Zero-dimensional arrays have no shape to look at: let Python make the few bytes.
+        let copied = PyMemoryView::from(object).and_then(|view| view.call_method0("tobytes"));
+        return match copied.as_ref().map(|bytes| bytes.cast_exact::<PyBytes>()) {
+            Ok(Ok(bytes)) if is_zero_dimensional(object) => take(bytes.as_bytes()),
+            _ => refused(""),
+        };
+    };
     if !buffer.is_c_contiguous() {
         return refused(" that is not C-contiguous");
     }
@@ -49,6 +56,15 @@ pub fn with_bytes<R>(
     // Python code, and the interpreter lock is held, so Python cannot write them meanwhile.
     let bytes = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), len) };
     take(bytes)
+}
+
+fn is_zero_dimensional(object: &Bound<'_, PyAny>) -> bool {
+    let is_plain = object
+        .getattr("dtype")
+        .and_then(|dtype| dtype.getattr("hasobject"))
+        .and_then(|has_object| has_object.extract::<bool>())
+        .is_ok_and(|has_object| !has_object);
+    is_plain && object.getattr("ndim").and_then(|n| n.extract::<usize>()).is_ok_and(|n| n == 0)
 }
 
 /// Whether `object` is a NumPy scalar. NumPy is never imported for the question.

@@ -118,14 +118,14 @@ impl NativeRuntime {
             if let Some(path) = &options.profile_path {
                 let report = json!({
                     "source": name,
-                    "outcome": outcome.as_ref().map_or("failed", |status| status),
+                    "outcome": outcome.as_ref().map_or("failed", |(status, _)| *status),
                     "samples": write.samples,
                     "payload_bytes": write.payload_bytes,
                     "seconds": profile.seconds(),
                 });
                 save_report(py, path, &report, outcome.is_ok())?;
             }
-            outcome.map(|status| (status, 0))
+            outcome
         })
     }
 
@@ -231,7 +231,7 @@ impl Write<'_> {
         source: &Bound<'py, PyAny>,
         reuse: bool,
         on_progress: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<&'static str> {
+    ) -> PyResult<(&'static str, u64)> {
         let members = SourceMembers::read(source)?;
         let path = self.directory.join(self.name);
         loop {
@@ -239,7 +239,7 @@ impl Write<'_> {
                 let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;
                 let validate = self.options.validate_cache;
                 match detached(py, || decide(&path, &members.claim, on_stale, validate))? {
-                    Decision::Reuse => return Ok("reused"),
+                    Decision::Reuse { samples } => return Ok(("reused", samples)),
                     Decision::Write => WriteMode::New,
                     Decision::Replace => WriteMode::Replace,
                 }
@@ -250,7 +250,7 @@ impl Write<'_> {
                 Some(writer) => {
                     return self
                         .write(py, source, members, writer, on_progress)
-                        .map(|()| "written");
+                        .map(|()| ("written", 0));
                 }
                 // Somebody else published it meanwhile: look at what they wrote.
                 None if reuse => {}

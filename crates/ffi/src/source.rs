@@ -169,37 +169,35 @@ impl<'py> SourceItems<'py> {
     fn take_sample(&self, pair: &Bound<'py, PyTuple>, ingest: &mut Ingest) -> PyResult<()> {
         let py = pair.py();
         let (data, metadata) = (pair.get_item(0)?, pair.get_item(1)?);
-        let taken = with_bytes(&data, |bytes| ingest.push_payload(bytes))
-            .map_err(|e| self.placed(ingest, e))
-            .and_then(|()| self.take_metadata(&metadata, ingest))
-            .and_then(|()| ingest.end_row());
-        taken.map_err(|e| to_py(py, &e))
+        with_bytes(&data, |bytes| ingest.push_payload(bytes))
+            .map_err(|e| to_py(py, &self.placed(ingest, e)))?;
+        self.take_metadata(&metadata, ingest)?;
+        ingest.end_row().map_err(|e| to_py(py, &e))
     }
 
-    fn take_metadata(&self, metadata: &Bound<'py, PyAny>, ingest: &mut Ingest) -> Result<()> {
+    fn take_metadata(&self, metadata: &Bound<'py, PyAny>, ingest: &mut Ingest) -> PyResult<()> {
+        let py = metadata.py();
         if let Ok(dict) = metadata.cast::<PyDict>() {
             for (ordinal, (key, value)) in dict.iter().enumerate() {
-                self.take_value(ordinal, &key, &value, ingest)?;
+                self.take_value(ordinal, &key, &value, ingest).map_err(|e| to_py(py, &e))?;
             }
             return Ok(());
         }
-        let failed = |ingest: &Ingest| {
-            let found = metadata
-                .get_type()
-                .fully_qualified_name()
-                .map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
-            self.placed(
-                ingest,
-                Error::invalid(format!("metadata is {found}; expected a mapping of str to values")),
-            )
-        };
-        let Ok(items) = metadata.call_method0("items").and_then(|items| items.try_iter()) else {
-            return Err(failed(ingest));
-        };
+        if !metadata.hasattr("items")? {
+            let found = metadata.get_type().fully_qualified_name()?;
+            let error =
+                Error::invalid(format!("metadata is {found}; expected a mapping of str to values"));
+            return Err(to_py(py, &self.placed(ingest, error)));
+        }
+        let raised = |ingest: &Ingest, error| wrap(py, &self.name, ingest.rows(), error);
+        let items = metadata
+            .call_method0("items")
+            .and_then(|items| items.try_iter())
+            .map_err(|e| raised(ingest, e))?;
         for (ordinal, item) in items.enumerate() {
-            let pair: (Bound<'py, PyAny>, Bound<'py, PyAny>) =
-                item.and_then(|item| item.extract()).map_err(|_| failed(ingest))?;
-            self.take_value(ordinal, &pair.0, &pair.1, ingest)?;
+            let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) =
+                item.and_then(|item| item.extract()).map_err(|e| raised(ingest, e))?;
+            self.take_value(ordinal, &key, &value, ingest).map_err(|e| to_py(py, &e))?;
         }
         Ok(())
     }

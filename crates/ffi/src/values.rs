@@ -67,13 +67,17 @@ impl ValueTypes {
             return self.with_numpy_scalar(value, take);
         }
         if value.is_instance_of::<PyInt>() {
-            let number: i64 = value.extract().map_err(|_| {
+            if let Ok(number) = value.extract::<i64>() {
+                return take(Cell::Int(number));
+            }
+            // Only a declared uint64 column holds more.
+            let number: u64 = value.extract().map_err(|_| {
                 Error::invalid(format!(
                     "found the int {}; expected a value within int64; store it as str or float",
                     value.str().map_or_else(|_| String::new(), |text| text.to_string())
                 ))
             })?;
-            return take(Cell::Int(number));
+            return take(Cell::UInt(number));
         }
         if value.is_instance_of::<PyFloat>() {
             let number: f64 = value.extract().map_err(|e| python_failed(value.py(), &e))?;
@@ -151,13 +155,10 @@ impl ValueTypes {
         let py = value.py();
         let failed = |e: PyErr| python_failed(py, &e);
         let class = value.get_type().name().map_err(failed)?;
-        let twin = if class == "datetime64" {
-            // Microseconds are what a Python datetime holds; finer ones must be whole.
+        let mut twin = value.call_method0("item").map_err(failed)?;
+        if class == "datetime64" && twin.is_instance_of::<PyInt>() {
+            // Finer than a Python datetime: taken when it is whole microseconds.
             let micros = value.call_method1("astype", ("datetime64[us]",)).map_err(failed)?;
-            let twin = micros.call_method0("item").map_err(failed)?;
-            if twin.is_none() {
-                return take(Cell::Null);
-            }
             if !micros.eq(value).map_err(failed)? {
                 return Err(Error::invalid(format!(
                     "found {}, finer than a microsecond; expected a time that a Python datetime \
@@ -165,10 +166,8 @@ impl ValueTypes {
                     value.str().map_or_else(|_| String::new(), |text| text.to_string())
                 )));
             }
-            twin
-        } else {
-            value.call_method0("item").map_err(failed)?
-        };
+            twin = micros.call_method0("item").map_err(failed)?;
+        }
         if is_numpy_scalar(&twin) {
             return Err(unsupported(value));
         }

@@ -47,8 +47,11 @@ pub enum Decision {
     Write,
     /// There is a stale cache: write a new one and exchange them.
     Replace,
-    /// The cache serves.
-    Reuse,
+    /// The cache serves, with this many samples.
+    Reuse {
+        /// Samples in the cache.
+        samples: u64,
+    },
 }
 
 /// Decides for the cache at `path`, which need not exist.
@@ -85,7 +88,7 @@ pub fn decide(
             if validate_cache {
                 refuse_damaged(path)?;
             }
-            Ok(Decision::Reuse)
+            Ok(Decision::Reuse { samples: cache.rows() })
         }
     }
 }

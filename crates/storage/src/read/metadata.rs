@@ -1,7 +1,9 @@
 //! The metadata table: `metadata.arrow`, parsed when something needs it first.
 //! Knows nothing of single cells.
 
-use arrow_array::RecordBatch;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use super::cache::Cache;
@@ -31,6 +33,9 @@ impl Cache {
             return Ok(batches.clone());
         }
         let table = self.metadata_table()?;
+        if table.schema.fields().is_empty() {
+            return self.rows_without_columns(&table.schema).map(|batch| vec![batch]);
+        }
         let batches = table
             .batches
             .iter()
@@ -69,8 +74,10 @@ impl Cache {
             starts.push(rows);
             batches.push(batch);
         }
-        if rows != self.rows() {
-            return Err(self.unfit(&format!("it has {rows} rows; expected {}", self.rows())));
+        // Without columns Arrow cannot say how many rows there are: the file has no batches.
+        let expected = if schema.fields().is_empty() { 0 } else { self.rows() };
+        if rows != expected {
+            return Err(self.unfit(&format!("it has {rows} rows; expected {expected}")));
         }
         let mut first_buffers = Vec::with_capacity(schema.fields().len());
         let mut buffers = 0;
@@ -79,6 +86,13 @@ impl Cache {
             buffers += buffer_roles(field.data_type()).len();
         }
         Ok(MetadataTable { schema, batches, starts, first_buffers })
+    }
+
+    fn rows_without_columns(&self, schema: &SchemaRef) -> Result<RecordBatch> {
+        let rows = usize::try_from(self.rows()).unwrap_or(usize::MAX);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(schema), Vec::new(), &options)
+            .map_err(|e| Error::internal(format!("cannot count rows without columns: {e}")))
     }
 
     fn unfit(&self, what: &str) -> Error {

@@ -20,6 +20,7 @@ use crate::format::codec::{Algo, Compression, Decompressor, Scope, train_diction
 use crate::format::digest::{FileHasher, to_hex};
 use crate::format::index::{IndexRecord, record_offset};
 use crate::format::manifest::{MANIFEST_FILE, METADATA_FILE, Manifest};
+use crate::format::schema::{ColumnType, StoredColumn, StoredSchema};
 use crate::store::{LocalStore, Store};
 use crate::{Error, Kind, Result};
 
@@ -91,7 +92,11 @@ fn fill(mut writer: CacheWriter, rows: &[Row], plan: Plan) -> Result<PublishedCa
         batch_rows: plan.batch_rows,
         ..GroupLimits::new(plan.max_shard_bytes, &plan.compression)
     };
-    let mut ingest = Ingest::new("train", None, limits);
+    // Declared, since tiny shards leave no time to wait for the first text.
+    let declared = [("number", ColumnType::Int64), ("text", ColumnType::Utf8)]
+        .map(|(name, t)| StoredColumn { name: name.to_owned(), column_type: t, nullable: true });
+    let declared = StoredSchema::new(declared.to_vec())?;
+    let mut ingest = Ingest::new("train", Some(declared), limits);
     for row in rows {
         ingest.push_payload(&row.payload)?;
         ingest.cell(0, "number", Cell::Int(row.number))?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use super::support::{COPIED, MAPPED, Plan, Written, compression, write};
+use super::support::{COPIED, MAPPED, Plan, Written, compression, overwrite, write};
 use crate::format::codec::{Algo, Scope};
 use crate::format::manifest::{DIGESTS_FILE, METADATA_FILE, Manifest};
 use crate::read::{Cache, Fetcher, OpenOptions};
@@ -33,7 +33,8 @@ fn a_flipped_byte_anywhere_never_gives_wrong_data() {
     for algo in [Algo::None, Algo::Lz4] {
         let scope = if algo == Algo::None { Scope::Payload } else { Scope::Buffer };
         let compression = compression(algo, scope);
-        let written = write(&Plan { rows: 4, batch_rows: 3, compression, ..Plan::default() });
+        let written =
+            write(&Plan { rows: 4, batch_rows: 3, compression, narrow: true, ..Plan::default() });
         let mut refused = 0;
         for name in files(&written.path()) {
             let path = written.path().join(&name);
@@ -41,7 +42,7 @@ fn a_flipped_byte_anywhere_never_gives_wrong_data() {
             for at in 0..whole.len() {
                 let mut damaged = whole.clone();
                 damaged[at] ^= 1 << (at % 8);
-                fs::write(&path, damaged).unwrap();
+                overwrite(&path, &damaged);
                 for options in [MAPPED, COPIED] {
                     if let Err(error) = read_all(&written, &options) {
                         refused += 1;
@@ -54,7 +55,7 @@ fn a_flipped_byte_anywhere_never_gives_wrong_data() {
                     }
                 }
             }
-            fs::write(&path, whole).unwrap();
+            overwrite(&path, &whole);
         }
         assert!(refused > 1000);
         read_all(&written, &MAPPED).unwrap();
@@ -63,19 +64,19 @@ fn a_flipped_byte_anywhere_never_gives_wrong_data() {
 
 #[test]
 fn every_truncation_and_extension_is_refused_at_open() {
-    let written = write(&Plan { rows: 4, ..Plan::default() });
+    let written = write(&Plan { rows: 4, narrow: true, ..Plan::default() });
     for name in files(&written.path()) {
         let path = written.path().join(&name);
         let whole = fs::read(&path).unwrap();
         for len in (0..whole.len()).chain([whole.len() + 1]) {
             let mut damaged = whole.clone();
             damaged.resize(len, 0);
-            fs::write(&path, damaged).unwrap();
+            overwrite(&path, &damaged);
             let error = Cache::open(written.path(), &MAPPED).unwrap_err();
             assert_eq!(error.kind(), Kind::Corrupt, "{name} {len}: {error}");
             assert!(error.message().contains(&name), "{error}");
         }
-        fs::write(&path, whole).unwrap();
+        overwrite(&path, &whole);
     }
 }
 
@@ -116,7 +117,7 @@ fn a_damaged_block_is_named_and_the_others_read_on() {
     };
     drop(cache);
     bytes[offset as usize] ^= 1;
-    fs::write(&path, bytes).unwrap();
+    overwrite(&path, &bytes);
     let block = offset / 65_536;
     for options in [MAPPED, COPIED] {
         let cache = written.open(&options);
@@ -148,7 +149,7 @@ fn damaged_leaves_are_refused_for_their_file_only() {
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
-        fs::write(&path, damaged).unwrap();
+        overwrite(&path, &damaged);
         for options in [MAPPED, COPIED] {
             let cache = written.open(&options);
             let error = written.check_payloads(&cache).unwrap_err();
@@ -162,7 +163,7 @@ fn damaged_leaves_are_refused_for_their_file_only() {
 
 #[test]
 fn unverified_reading_never_panics_on_damage() {
-    let written = write(&Plan { rows: 4, batch_rows: 3, ..Plan::default() });
+    let written = write(&Plan { rows: 4, batch_rows: 3, narrow: true, ..Plan::default() });
     for name in files(&written.path()) {
         let path = written.path().join(&name);
         let whole = fs::read(&path).unwrap();
@@ -170,13 +171,13 @@ fn unverified_reading_never_panics_on_damage() {
             for flip in [0x01, 0xff] {
                 let mut damaged = whole.clone();
                 damaged[at] ^= flip;
-                fs::write(&path, damaged).unwrap();
+                overwrite(&path, &damaged);
                 let options = OpenOptions { verify: false, ..MAPPED };
                 let Ok(cache) = Cache::open(written.path(), &options) else { continue };
                 touch_all(&cache, written.columns.num_columns());
             }
         }
-        fs::write(&path, whole).unwrap();
+        overwrite(&path, &whole);
     }
 }
 

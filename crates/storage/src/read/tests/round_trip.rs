@@ -131,7 +131,7 @@ proptest! {
     ) {
         let compression = compression(algo, scope);
         let plan = Plan {
-            rows, payload_bytes, batch_rows, shard_bytes, compression, dictionary: false,
+            rows, payload_bytes, batch_rows, shard_bytes, compression, ..Plan::default()
         };
         let written = write(&plan);
         let cache = written.open(if mapped { &MAPPED } else { &COPIED });

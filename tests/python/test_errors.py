@@ -1,0 +1,205 @@
+"""Every kind of error arrives as its class from a real failure; a panic never arrives as one."""
+
+import copy
+import errno
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+from conftest import QUIET, ListSource, numbered, opened, refusal, run_script
+
+import dataset_rt as drt
+from dataset_rt import _native
+
+
+def raised_by(attempt):
+    with pytest.raises(drt.DatasetRTError) as caught:
+        attempt()
+    return caught.value
+
+
+def invalid_input(runtime, cache):
+    return raised_by(lambda: opened(runtime, []))
+
+
+def source_error(runtime, cache):
+    class Raising(ListSource):
+        def __iter__(self):
+            raise OSError("gone")
+
+    (result,) = runtime.write_cache(Raising("raising", []), cache.parent, writer_config=QUIET)
+    return result
+
+
+def corrupt(runtime, cache):
+    (cache / "manifest.json").write_text("{")
+    return raised_by(lambda: drt.open_cache(cache))
+
+
+def not_found(runtime, cache):
+    return raised_by(lambda: drt.open_cache(cache / "nowhere"))
+
+
+def unknown_sample(runtime, cache):
+    return raised_by(lambda: opened(runtime, cache).get_item(0, 0))
+
+
+def conflict(runtime, cache):
+    source = ListSource(cache.name, numbered(1))
+    (result,) = runtime.write_cache(source, cache.parent, writer_config=QUIET)
+    return result.exception
+
+
+def internal(runtime, cache):
+    return raised_by(lambda: _native.panic_for_test(False))
+
+
+EXAMPLES = {
+    "invalid input": (invalid_input, drt.InvalidInputError, "InvalidInput", ValueError),
+    "corrupt": (corrupt, drt.CorruptError, "Corrupt", ValueError),
+    "not found": (not_found, drt.NotFoundError, "NotFound", FileNotFoundError),
+    "unknown sample": (unknown_sample, drt.SampleNotFoundError, "NotFound", IndexError),
+    "conflict": (conflict, drt.ConflictError, "Conflict", RuntimeError),
+    "internal": (internal, drt.InternalError, "Internal", RuntimeError),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_kind_arrives_as_its_class(runtime, cache, example):
+    make, kind_class, kind, builtin = EXAMPLES[example]
+    error = make(runtime, cache)
+    assert type(error) is kind_class
+    assert error.kind == kind
+    assert isinstance(error, builtin)
+    assert isinstance(error, drt.DatasetRTError)
+    assert len(str(error)) > 20
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_errors_survive_pickling_and_copying(runtime, cache, example):
+    error = EXAMPLES[example][0](runtime, cache)
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error)
+        assert getattr(twin, "errno", None) == getattr(error, "errno", None)
+
+
+@pytest.mark.parametrize("in_worker", [False, True])
+def test_a_panic_arrives_as_an_internal_error(in_worker):
+    error = raised_by(lambda: _native.panic_for_test(in_worker))
+    assert type(error) is drt.InternalError
+    assert isinstance(error, Exception)
+
+
+def test_everything_works_on_after_a_panic(runtime, cache):
+    for in_worker in (False, True):
+        raised_by(lambda where=in_worker: _native.panic_for_test(where))
+    assert len(list(opened(runtime, cache))) == 50
+
+
+def test_a_panic_prints_no_rust_backtrace():
+    script = """
+        from dataset_rt import InternalError, _native
+        try:
+            _native.panic_for_test(True)
+        except InternalError:
+            print("caught")
+    """
+    assert run_script(script) == "caught\n"
+
+
+def test_a_newer_format_is_unsupported_with_both_versions(cache):
+    manifest = cache / "manifest.json"
+    text = manifest.read_text()
+    version = _native.FORMAT_VERSION
+    newer = text.replace(f'"format_version":{version}', f'"format_version":{version + 1}', 1)
+    newer = newer.replace(f'"format_version": {version}', f'"format_version": {version + 1}', 1)
+    assert newer != text, "the manifest does not carry its version under this name"
+    manifest.write_text(newer)
+    error = raised_by(lambda: drt.open_cache(cache))
+    assert isinstance(error, drt.UnsupportedError)
+    assert str(version + 1) in str(error)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_keeps_its_errno(cache):
+    (cache / "manifest.json").chmod(0)
+    error = raised_by(lambda: drt.open_cache(cache))
+    assert isinstance(error, OSError)
+    assert error.errno == errno.EACCES
+
+
+def test_a_full_disk_is_exhausted_and_leaves_nothing(tmp_path):
+    # The size limit of a process makes every write beyond it fail, as a full disk does.
+    script = """
+        import pathlib, resource, signal, sys
+        import dataset_rt as drt
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        class Large:
+            name = "large"
+            def __iter__(self):
+                for i in range(100):
+                    yield drt.CacheInput(b"x" * 100_000, {"i": i})
+        config = drt.WriterConfig(show_progress=False)
+        with drt.DatasetRuntime(num_workers=2) as runtime:
+            (result,) = runtime.write_cache(Large(), sys.argv[1], writer_config=config)
+        error = result.exception
+        print(isinstance(error, drt.ExhaustedError), isinstance(error, OSError), bool(error.errno))
+        print([path.name for path in pathlib.Path(sys.argv[1]).iterdir()])
+    """
+    assert run_script(script, tmp_path / "caches") == "True True True\n[]\n"
+
+
+def test_too_many_open_files_is_a_typed_error(cache):
+    script = """
+        import os, resource, sys
+        import dataset_rt as drt
+        limit = os.dup(0)  # the lowest free descriptor: with this limit no file can be opened
+        os.close(limit)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        try:
+            drt.open_cache(sys.argv[1])
+        except drt.ExhaustedError as error:
+            print("exhausted", isinstance(error, OSError))
+    """
+    assert run_script(script, cache) == "exhausted True\n"
+
+
+def test_a_held_lock_is_unavailable_once_the_time_is_over(tmp_path):
+    holder = """
+        import sys
+        import dataset_rt as drt
+        class Waiting:
+            name = "words"
+            def __iter__(self):
+                yield drt.CacheInput(b"x", {"i": 0})
+                print("holding", flush=True)
+                sys.stdin.read()
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            config = drt.WriterConfig(show_progress=False)
+            runtime.write_cache(Waiting(), sys.argv[1], writer_config=config)
+    """
+    code = "\n".join(line[8:] for line in holder.splitlines())
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout.readline() == b"holding\n"
+        config = drt.WriterConfig(show_progress=False, lock_timeout=0)
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            source = ListSource("words", numbered(1))
+            (result,) = runtime.write_cache(source, tmp_path, writer_config=config)
+        assert isinstance(result.exception, drt.UnavailableError), result
+        assert source.times_iterated == 0
+    finally:
+        process.communicate(timeout=60)
+
+
+def test_messages_name_the_place(runtime, cache, tmp_path):
+    assert str(cache / "nowhere") in str(not_found(runtime, cache))
+    assert cache.name in str(conflict(runtime, cache))
+    assert "raising" in source_error(runtime, cache).message
+    assert '"words"' in refusal(runtime, tmp_path / "other", [(5, {})]).message

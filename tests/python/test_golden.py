@@ -1,0 +1,60 @@
+"""Caches of format version 0 stay readable, and the writer still makes the same bytes."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+from dataset_rt import ReaderConfig, open_cache, open_dataset, verify_cache
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+_spec = importlib.util.spec_from_file_location("golden_make", GOLDEN / "make.py")
+make = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(make)
+
+NAMES = sorted(make.CONFIGS)
+
+
+def files(root):
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def same(a, b):
+    return a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_golden_cache_holds_what_it_was_made_of(name):
+    expected = list(make.GoldenSource(name))
+    found = list(open_dataset(make.ROOT / name))
+    assert len(found) == len(expected)
+    for sample, (data, metadata) in zip(found, expected, strict=True):
+        assert sample.data == data
+        assert list(sample.metadata) == list(metadata)
+        for key, value in metadata.items():
+            assert same(sample.metadata[key], value), key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_golden_cache_obeys_the_format(name):
+    report = verify_cache(make.ROOT / name, level="deep")
+    assert report.ok, report.findings
+
+
+def test_all_golden_caches_are_one_content():
+    ids = {open_cache(make.ROOT / name).cache_id for name in NAMES}
+    assert len(ids) == 1
+
+
+def test_the_writer_still_makes_the_same_bytes(tmp_path):
+    make.write(tmp_path)
+    for name in NAMES:
+        assert files(tmp_path / name) == files(make.ROOT / name), name
+
+
+def test_the_order_of_a_golden_cache_is_pinned():
+    dataset = open_dataset(make.ROOT / "plain", seed=42, shuffle=True)
+    assert isinstance(dataset.reader_config, ReaderConfig)
+    found = [sample.sample_id for sample in dataset]
+    pinned = (GOLDEN / "order_seed_42.txt").read_text().split()
+    assert found == [int(value) for value in pinned]

@@ -1,0 +1,296 @@
+"""Forked, spawned and interrupted processes: right samples or a typed error, never a hang."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import QUIET, ListSource, identities, numbered, opened, run_script, written
+
+import dataset_rt as drt
+
+pytestmark = pytest.mark.filterwarnings(
+    # The parents of these tests have threads on purpose.
+    "ignore:.*multi-threaded.*fork:DeprecationWarning",
+    "ignore:Using fork.*:RuntimeWarning",
+)
+
+SECONDS = 60
+
+
+def answers_of_child(context, target, *arguments):
+    """Run `target(send, *arguments)` in a child; return what it sent, within a hard limit."""
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=target, args=(send, *arguments))
+    child.start()
+    try:
+        send.close()
+        assert receive.poll(SECONDS), "the child hangs"
+        answer = receive.recv()
+        child.join(SECONDS)
+        assert child.exitcode == 0
+    finally:
+        if child.is_alive():
+            child.kill()
+        child.join()
+        receive.close()
+    return answer
+
+
+def read_inherited(send, dataset):
+    try:
+        send.send(identities(dataset))
+    except drt.DatasetRTError as error:
+        send.send(error)
+
+
+def read_afresh(send, path, workers):
+    with drt.DatasetRuntime(num_workers=workers) as runtime:
+        send.send(identities(opened(runtime, path, seed=3, shuffle=True)))
+
+
+def expected_order(runtime, path):
+    return identities(opened(runtime, path, seed=3, shuffle=True))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_child_that_opens_the_cache_reads_the_same_order(runtime, cache, method):
+    context = multiprocessing.get_context(method)
+    expected = expected_order(runtime, cache)
+    assert answers_of_child(context, read_afresh, str(cache), 2) == expected
+
+
+def test_a_forked_child_reads_the_inherited_dataset(runtime, cache):
+    dataset = opened(runtime, cache, seed=3, shuffle=True)
+    expected = expected_order(runtime, cache)
+    context = multiprocessing.get_context("fork")
+    for _ in range(5):
+        assert answers_of_child(context, read_inherited, dataset) == expected
+
+
+def test_forking_after_everything_is_warm_never_hangs(runtime, cache):
+    dataset = opened(runtime, cache, seed=3, shuffle=True)
+    list(dataset)
+    dataset.get_metadata().lazy().group_by("label").agg(pl.col("number").sum()).collect()
+    dataset.set_epoch(0)
+    expected = expected_order(runtime, cache)
+    context = multiprocessing.get_context("fork")
+    for _ in range(20):
+        assert answers_of_child(context, read_inherited, dataset) == expected
+
+
+def test_forking_amid_reading_threads_never_hangs(runtime, tmp_path):
+    path = written(runtime, tmp_path, numbered(5000))
+    busy = opened(runtime, path, prefetch_size=4)
+    dataset = opened(runtime, path, seed=3, shuffle=True)
+    expected = expected_order(runtime, path)
+    stop = threading.Event()
+
+    def read_on():
+        while not stop.is_set():
+            for _ in busy:
+                if stop.is_set():
+                    break
+
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    try:
+        context = multiprocessing.get_context("fork")
+        for _ in range(10):
+            assert answers_of_child(context, read_inherited, dataset) == expected
+    finally:
+        stop.set()
+        reader.join(SECONDS)
+    assert not reader.is_alive()
+
+
+def test_the_parent_reads_on_after_forking(runtime, cache):
+    dataset = opened(runtime, cache, seed=3, shuffle=True)
+    iterator = iter(dataset)
+    begun = identities([next(iterator)])
+    answers_of_child(multiprocessing.get_context("fork"), read_inherited, dataset)
+    assert begun + identities(iterator) == expected_order(runtime, cache)
+
+
+def test_a_dataset_refuses_pickling_with_advice_until_it_can(cache):
+    with pytest.raises(TypeError, match="cache_paths"):
+        pickle.dumps(drt.open_dataset(cache))
+
+
+def interrupted(script, *arguments):
+    """Start a script that prints `ready`, press Ctrl-C, and return seconds, code and output."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    return time.monotonic() - begin, process.returncode, output + errors
+
+
+def test_ctrl_c_ends_a_writer_soon_and_leaves_no_cache(tmp_path):
+    script = """
+        import sys
+        import dataset_rt as drt
+        class Endless:
+            name = "endless"
+            def __iter__(self):
+                i = 0
+                while True:
+                    yield drt.CacheInput(b"x" * 10_000, {"i": i})
+                    i += 1
+                    if i == 1000:
+                        print("ready", flush=True)
+        config = drt.WriterConfig(show_progress=False, max_shard_bytes=1_000_000)
+        with drt.DatasetRuntime(num_workers=2) as runtime:
+            runtime.write_cache(Endless(), sys.argv[1], writer_config=config)
+    """
+    seconds, code, output = interrupted(script, tmp_path)
+    assert "KeyboardInterrupt" in output
+    assert code != 0
+    assert seconds < 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_reader_soon(cache):
+    script = """
+        import sys
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1], shuffle=True)
+        dataset.set_epoch_len(2**50)
+        for number, sample in enumerate(dataset):
+            if number == 1000:
+                print("ready", flush=True)
+    """
+    seconds, code, output = interrupted(script, cache)
+    assert "KeyboardInterrupt" in output
+    assert code != 0
+    assert seconds < 10
+
+
+def test_a_killed_writer_leaves_nothing_in_the_way_of_the_next(runtime, tmp_path):
+    script = """
+        import os, signal, sys
+        import dataset_rt as drt
+        class Dying:
+            name = "words"
+            def __iter__(self):
+                for i in range(1000):
+                    yield drt.CacheInput(b"x" * 10_000, {"i": i})
+                os.kill(os.getpid(), signal.SIGKILL)
+        config = drt.WriterConfig(show_progress=False, max_shard_bytes=1_000_000)
+        drt.DatasetRuntime(num_workers=2).write_cache(Dying(), sys.argv[1], writer_config=config)
+    """
+    died = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], timeout=SECONDS, check=False
+    )
+    assert died.returncode == -signal.SIGKILL
+    assert not (tmp_path / "words").exists()
+    assert len(opened(runtime, written(runtime, tmp_path, numbered(7)))) == 7
+    assert [entry.name for entry in tmp_path.iterdir()] == ["words"]
+
+
+def test_two_processes_building_one_cache_both_end_with_it(tmp_path):
+    script = """
+        import sys
+        import dataset_rt as drt
+        class Words:
+            name = "words"
+            def __iter__(self):
+                for i in range(3000):
+                    yield drt.CacheInput(b"x" * 1000, {"i": i})
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            result = runtime.from_cache_sources(
+                Words(),
+                sys.argv[1],
+                reader_config=drt.ReaderConfig(seed=1),
+                writer_config=drt.WriterConfig(show_progress=False),
+            )
+            print(len(result.dataset), result.results[0].status)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        outputs = sorted(process.communicate(timeout=SECONDS)[0] for process in both)
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
+    assert outputs == ["3000 reused\n", "3000 written\n"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["words"]
+
+
+def test_a_source_may_read_a_dataset_on_the_same_one_worker_runtime(cache, tmp_path):
+    script = """
+        import sys
+        import dataset_rt as drt
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            config = drt.ReaderConfig(seed=1, shuffle=False, prefetch_size=2)
+            dataset = runtime.cached_dataset(sys.argv[1], reader_config=config)
+            class Copying:
+                name = "copy"
+                def __iter__(self):
+                    for sample in dataset:
+                        yield drt.CacheInput(sample.data, sample.metadata)
+            writer = drt.WriterConfig(show_progress=False, prefetch_size=1)
+            (result,) = runtime.write_cache(Copying(), sys.argv[2], writer_config=writer)
+            same = drt.open_cache(result.path).cache_id == drt.open_cache(sys.argv[1]).cache_id
+            print(result.status, same)
+    """
+    assert run_script(script, cache, tmp_path / "copies", seconds=SECONDS) == "written True\n"
+
+
+def resources():
+    return {
+        "threads": len(os.listdir("/proc/self/task")),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "maps": len(Path("/proc/self/maps").read_text().splitlines()),
+    }
+
+
+def test_ten_thousand_abandoned_iterators_leave_nothing_behind(runtime, cache):
+    dataset = opened(runtime, cache, shuffle=True, prefetch_size=8)
+    for _ in range(100):
+        next(iter(dataset))
+    before = resources()
+    for _ in range(10_000):
+        next(iter(dataset))
+    after = resources()
+    assert after["threads"] == before["threads"]
+    assert after["descriptors"] == before["descriptors"]
+    assert after["maps"] <= before["maps"] + 20
+
+
+def test_runtimes_and_datasets_give_their_resources_back(cache, tmp_path):
+    def use(number):
+        with drt.DatasetRuntime(num_workers=2) as runtime:
+            list(opened(runtime, cache))
+            runtime.write_cache(
+                ListSource(f"n{number}", numbered(20)), tmp_path, writer_config=QUIET
+            )
+
+    for number in range(5):
+        use(number)
+    before = resources()
+    for number in range(5, 55):
+        use(number)
+    after = resources()
+    assert after["threads"] == before["threads"]
+    assert after["descriptors"] == before["descriptors"]
+    assert after["maps"] <= before["maps"] + 20

@@ -1,0 +1,172 @@
+"""verify_cache reports every damage with its file, at the level that looks for it."""
+
+import json
+import shutil
+
+import pytest
+from conftest import directory_digest, numbered, written
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dataset_rt as drt
+
+LEVELS = ["quick", "full", "deep"]
+COMPRESSIONS = {
+    "none": drt.ShardCompression(),
+    "lz4": drt.ShardCompression(algo="lz4"),
+    "zstd buffer": drt.ShardCompression(algo="zstd", scope="buffer"),
+    "zstd dictionary": drt.ShardCompression(algo="zstd", dictionary_bytes=1024),
+}
+
+
+def made(runtime, directory, compression="none"):
+    config = drt.WriterConfig(
+        max_shard_bytes=3000, show_progress=False, shard_compression=COMPRESSIONS[compression]
+    )
+    return written(runtime, directory, numbered(300), config=config)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    with drt.DatasetRuntime(num_workers=2) as runtime:
+        return made(runtime, tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def broken(pristine, tmp_path):
+    """A copy of a good cache to be damaged."""
+    return shutil.copytree(pristine, tmp_path / "broken")
+
+
+def files_of(path):
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_fresh_cache_is_in_order_at_every_level(runtime, tmp_path, compression, level):
+    report = drt.verify_cache(made(runtime, tmp_path, compression), level=level)
+    assert report.ok, str(report)
+    assert report
+    assert report.findings == ()
+    assert report.level == level
+    assert report.files_checked > 3
+
+
+def test_deeper_levels_check_more_bytes(pristine):
+    quick, full, _ = (drt.verify_cache(pristine, level=level).bytes_checked for level in LEVELS)
+    assert quick < full
+    assert full >= sum(file.stat().st_size for file in (pristine / "shards").iterdir())
+
+
+def test_quick_is_the_default(pristine):
+    assert drt.verify_cache(pristine).level == "quick"
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "cut":
+        path.write_bytes(content[:-1])
+    else:
+        path.write_bytes(content + b"\0")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("how", ["missing", "empty", "cut", "longer"])
+def test_a_damaged_size_is_found_at_every_level_in_every_file(broken, pristine, level, how):
+    for name in files_of(pristine):
+        if name == "manifest.json" and how == "missing":
+            continue
+        damage(broken / name, how)
+        report = drt.verify_cache(broken, level=level)
+        assert not report.ok, name
+        assert name in [finding.file for finding in report.findings], (name, report)
+        (broken / name).write_bytes((pristine / name).read_bytes())
+
+
+@pytest.mark.parametrize("level", ["full", "deep"])
+def test_any_flipped_bit_in_any_file_is_found(broken, pristine, level):
+    @settings(
+        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(name=st.sampled_from(files_of(pristine)), share=st.floats(0, 1), bit=st.integers(0, 7))
+    def check(name, share, bit):
+        content = bytearray((pristine / name).read_bytes())
+        content[int(share * (len(content) - 1))] ^= 1 << bit
+        (broken / name).write_bytes(content)
+        report = drt.verify_cache(broken, level=level)
+        (broken / name).write_bytes((pristine / name).read_bytes())
+        assert not report.ok
+        assert report.findings
+
+    check()
+
+
+def test_every_finding_says_rule_severity_file_expected_and_found(broken):
+    damage(broken / "index.bin", "cut")
+    for finding in drt.verify_cache(broken).findings:
+        assert all([finding.rule, finding.severity, finding.file, finding.expected, finding.found])
+        assert finding.rule in str(finding)
+
+
+def test_several_damages_give_several_findings(broken):
+    damage(broken / "index.bin", "cut")
+    damage(broken / "metadata.arrow", "cut")
+    files = {finding.file for finding in drt.verify_cache(broken).findings}
+    assert files >= {"index.bin", "metadata.arrow"}
+
+
+def test_extra_files_are_ignored(broken):
+    (broken / "note.txt").write_text("mine")
+    (broken / "shards" / ".DS_Store").write_text("")
+    assert drt.verify_cache(broken, level="deep").ok
+
+
+def test_files_exchanged_between_two_caches_are_found(runtime, broken, tmp_path):
+    config = drt.WriterConfig(max_shard_bytes=3000, show_progress=False)
+    other = written(runtime, tmp_path, numbered(300, start=1001), config=config)
+    for name in ("metadata.arrow", "index.bin", "digests.bin", "shards/000001.arrow"):
+        kept = (broken / name).read_bytes()
+        (broken / name).write_bytes((other / name).read_bytes())
+        assert not drt.verify_cache(broken, level="deep").ok, name
+        (broken / name).write_bytes(kept)
+
+
+def test_exchanged_shards_are_found(broken):
+    first, second = (broken / "shards" / f"00000{i}.arrow" for i in (0, 1))
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(kept)
+    assert not drt.verify_cache(broken, level="full").ok
+
+
+def test_checking_changes_no_file(broken):
+    damage(broken / "index.bin", "cut")
+    before = directory_digest(broken)
+    for level in LEVELS:
+        drt.verify_cache(broken, level=level)
+    assert directory_digest(broken) == before
+
+
+def test_the_report_is_json_with_the_same_fields(broken):
+    damage(broken / "index.bin", "cut")
+    report = drt.verify_cache(broken)
+    found = json.loads(report.to_json())
+    assert found["ok"] is False
+    assert found["path"] == str(broken)
+    assert found["findings"][0]["rule"] == report.findings[0].rule
+
+
+def test_nothing_at_the_path_is_not_found(tmp_path):
+    with pytest.raises(drt.NotFoundError, match="nowhere"):
+        drt.verify_cache(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("level", ["", "QUICK", None, 1])
+def test_an_unknown_level_is_refused(pristine, level):
+    with pytest.raises(drt.InvalidInputError, match="deep"):
+        drt.verify_cache(pristine, level=level)
