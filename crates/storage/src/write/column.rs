@@ -1,4 +1,4 @@
-//! One growing column of a known or still unknown type.
+//! One growing column of a known or still unknown type, taken back row by row when a row fails.
 //! Knows no name, source or file.
 
 use std::sync::Arc;
@@ -63,6 +63,18 @@ impl Values {
             }
         }
     }
+
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Absent => {}
+            Self::Bits(bits) => bits.truncate(len),
+            Self::Fixed { width, bytes } => bytes.truncate(len * *width),
+            Self::Variable { offsets, bytes } => {
+                offsets.truncate(len + 1);
+                bytes.truncate(offsets.last().map_or(0, |&end| end as usize));
+            }
+        }
+    }
 }
 
 /// Bytes that batch limits count for a value besides its variable length: width, or the offset.
@@ -112,6 +124,12 @@ impl ColumnBuilder {
         self.values = Values::new(Some(&column_type));
         self.values.push_zeros(self.len);
         self.column_type = Some(column_type);
+    }
+
+    /// Forgets the type again; every value still here is null.
+    pub(super) fn forget_type(&mut self) {
+        self.column_type = None;
+        self.values = Values::Absent;
     }
 
     pub(super) fn push_nulls(&mut self, count: usize) {
@@ -186,6 +204,15 @@ impl ColumnBuilder {
         }
         self.len += len;
         Ok(())
+    }
+
+    /// Drops everything from row `len` on.
+    pub(super) fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            self.values.truncate(len);
+            self.nulls.truncate(len);
+            self.len = len;
+        }
     }
 
     /// The column as an Arrow array (of type `Null` while untyped); the builder is empty again
@@ -279,10 +306,19 @@ mod tests {
 
     #[test]
     fn appended_pieces_are_the_array_again() {
-        let texts = LargeStringArray::from_iter((0..50).map(|i| (i % 4 != 0).then(|| "é".repeat(i))));
+        let texts =
+            LargeStringArray::from_iter((0..50).map(|i| (i % 4 != 0).then(|| "é".repeat(i))));
         let arrays: [(ArrayRef, ColumnType); 3] = [
-            (Arc::new((0..50).map(|i| (i % 3 != 0).then_some(i)).collect::<Int32Array>()), ColumnType::Int32),
-            (Arc::new((0..50).map(|i| (i % 5 != 0).then_some(i % 2 == 0)).collect::<BooleanArray>()), ColumnType::Bool),
+            (
+                Arc::new((0..50).map(|i| (i % 3 != 0).then_some(i)).collect::<Int32Array>()),
+                ColumnType::Int32,
+            ),
+            (
+                Arc::new(
+                    (0..50).map(|i| (i % 5 != 0).then_some(i % 2 == 0)).collect::<BooleanArray>(),
+                ),
+                ColumnType::Bool,
+            ),
             (Arc::new(texts), ColumnType::Utf8),
         ];
         for (array, column_type) in arrays {
@@ -307,9 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn nulls_before_the_first_value_take_its_type() {
+    fn truncating_takes_a_row_and_its_type_back() {
         let mut column = ColumnBuilder::new(None);
         column.push_nulls(2);
+        column.set_type(ColumnType::Utf8);
+        column.push_bytes(b"x");
+        column.truncate(2);
+        column.forget_type();
         column.set_type(ColumnType::Int64);
         column.push_fixed(5_i64);
         let array = column.take().unwrap();
@@ -322,6 +362,8 @@ mod tests {
     fn no_null_leaves_no_validity_buffer() {
         let mut column = ColumnBuilder::new(Some(ColumnType::Bool));
         column.push_bool(true);
+        column.push_nulls(1);
+        column.truncate(1);
         assert!(column.take().unwrap().nulls().is_none());
     }
 }

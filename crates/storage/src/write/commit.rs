@@ -125,7 +125,7 @@ impl CacheWriter {
             shard_schema(&schema, compression, dictionary.as_deref()),
             kind,
             self.options.max_shard_bytes,
-        );
+        )?;
         self.files = Some(Files {
             content: ContentHasher::new(&schema),
             schema,
@@ -161,7 +161,9 @@ impl CacheWriter {
     pub fn publish(self, identity: Identity) -> Result<PublishedCache> {
         let Self { partial, name, options, files, has_failed } = self;
         let files = files.filter(|_| !has_failed);
-        let files = files.ok_or_else(|| Error::internal("there is nothing to publish"))?;
+        let files = files
+            .filter(|files| files.rows > 0)
+            .ok_or_else(|| Error::internal("there is nothing to publish"))?;
         let store = Arc::clone(partial.store());
         let directory = partial.path();
         let mut manifest = files.finish(store.as_ref(), &directory, name, options, identity)?;

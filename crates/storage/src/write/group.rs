@@ -112,6 +112,20 @@ impl PayloadBuilder {
         self.offsets.push(self.bytes.len() as i64);
     }
 
+    /// Bytes of the newest payload.
+    pub(super) fn last_len(&self) -> u64 {
+        match self.offsets.as_slice() {
+            [.., start, end] => (end - start) as u64,
+            _ => 0,
+        }
+    }
+
+    /// Drops everything from row `rows` on.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows + 1);
+        self.bytes.truncate(self.offsets.last().map_or(0, |&end| end as usize));
+    }
+
     pub(super) fn append(&mut self, payloads: &LargeBinaryArray, start: usize, len: usize) {
         let offsets = &payloads.value_offsets()[start..=start + len];
         let (first, last) = (offsets[0], offsets[len]);

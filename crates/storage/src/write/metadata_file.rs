@@ -5,16 +5,15 @@ use std::path::Path;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat;
 
-use super::column::{add_variable_costs, fixed_cost_bytes};
+use super::column::{ColumnBuilder, add_variable_costs, fixed_cost_bytes};
 use super::hashed_file::HashedFile;
+use crate::Result;
 use crate::format::digest::FileDigest;
 use crate::format::ipc::{BatchPlace, BodyCompression, encode_batch, file_head, file_tail};
 use crate::format::limits::{METADATA_BATCH_BYTES, METADATA_BATCH_ROWS};
 use crate::format::schema::StoredSchema;
 use crate::store::Store;
-use crate::{Error, Result};
 
 /// Gathers columns of row groups until a batch is full.
 pub(super) struct MetadataFile {
@@ -22,7 +21,8 @@ pub(super) struct MetadataFile {
     schema: SchemaRef,
     stored: StoredSchema,
     places: Vec<BatchPlace>,
-    pending: Vec<Vec<ArrayRef>>,
+    /// One builder a column, so that memory follows the bytes and not the number of groups.
+    pending: Vec<ColumnBuilder>,
     pending_rows: u64,
     pending_bytes: u64,
 }
@@ -37,7 +37,11 @@ impl MetadataFile {
             schema,
             stored: stored.clone(),
             places: Vec::new(),
-            pending: Vec::new(),
+            pending: stored
+                .columns()
+                .iter()
+                .map(|c| ColumnBuilder::new(Some(c.column_type.clone())))
+                .collect(),
             pending_rows: 0,
             pending_bytes: 0,
         })
@@ -57,33 +61,26 @@ impl MetadataFile {
             let is_full = self.pending_rows == METADATA_BATCH_ROWS
                 || self.pending_bytes + cost > METADATA_BATCH_BYTES;
             if is_full && self.pending_rows > 0 {
-                self.keep(columns, start, row - start);
+                self.keep(columns, start, row - start)?;
                 self.write_batch()?;
                 start = row;
             }
             self.pending_rows += 1;
             self.pending_bytes += cost;
         }
-        self.keep(columns, start, rows - start);
-        Ok(())
+        self.keep(columns, start, rows - start)
     }
 
-    fn keep(&mut self, columns: &[ArrayRef], start: usize, len: usize) {
-        if len > 0 {
-            self.pending.push(columns.iter().map(|c| c.slice(start, len)).collect());
-        }
+    fn keep(&mut self, columns: &[ArrayRef], start: usize, len: usize) -> Result<()> {
+        let mut pairs = self.pending.iter_mut().zip(columns);
+        pairs.try_for_each(|(builder, column)| builder.append(column, start, len))
     }
 
     fn write_batch(&mut self) -> Result<()> {
-        let pending = std::mem::take(&mut self.pending);
         self.pending_rows = 0;
         self.pending_bytes = 0;
-        let columns = (0..self.stored.columns().len())
-            .map(|i| {
-                let parts: Vec<&dyn Array> = pending.iter().map(|part| part[i].as_ref()).collect();
-                concat(&parts).map_err(|e| Error::internal(format!("cannot join columns: {e}")))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let columns =
+            self.pending.iter_mut().map(ColumnBuilder::take).collect::<Result<Vec<_>>>()?;
         let batch = encode_batch(&self.schema, &columns, BodyCompression::None)?;
         self.places.push(batch.place_at(self.file.size_bytes()));
         batch.pieces().try_for_each(|piece| self.file.write(piece))

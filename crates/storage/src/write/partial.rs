@@ -62,13 +62,18 @@ impl PartialDir {
                 wait(&path)?;
                 continue;
             };
-            let partial = Self {
+            let mut partial = Self {
                 store: Arc::clone(&store),
                 parent: parent.to_owned(),
                 name: name.to_owned(),
                 mode,
                 lock: Some(lock),
             };
+            if store.kind(&path)? != Some(EntryKind::Directory) {
+                // Removing through a link would empty a directory that is not ours.
+                partial.lock = None;
+                return Err(not_a_directory(&path));
+            }
             // The former holder may have published between the look above and the lock.
             recover_stale(store.as_ref(), parent, name)?;
             refuse_taken(store.as_ref(), parent, name, mode)?;
@@ -88,42 +93,80 @@ impl PartialDir {
     }
 
     /// Gives the directory its published name: the only atomic step of a write.
+    ///
+    /// # Errors
+    /// As the file system fails; what was published before is published again then.
     pub(super) fn publish(mut self) -> Result<PathBuf> {
-        let (partial, published) = (self.path(), self.parent.join(&self.name));
-        let exists = self.store.kind(&published)?.is_some();
-        if self.mode == WriteMode::New || !exists {
-            self.store.rename_no_replace(&partial, &published)?;
-            self.lock = None;
-            self.store.sync_dir(&self.parent)?;
-            return Ok(published);
-        }
-        match self.store.exchange(&partial, &published) {
-            Ok(()) => {
-                self.store.sync_dir(&self.parent)?;
-                // The old cache has the partial name now; readers keep what they have open.
-                self.store.remove_tree(&partial)?;
+        let published = self.parent.join(&self.name);
+        let is_taken = self.store.kind(&published)?.is_some();
+        if self.mode == WriteMode::New || !is_taken {
+            self.store.rename_no_replace(&self.path(), &published)?;
+            if let Err(error) = self.store.sync_dir(&self.parent) {
+                let undone = self.store.rename_no_replace(&published, &self.path());
+                self.keep_unless(undone);
+                return Err(error);
             }
-            Err(error) if error.kind() == Kind::Unsupported => self.move_aside(&published)?,
-            Err(error) => return Err(error),
+        } else {
+            self.replace(&published)?;
         }
         self.lock = None;
-        self.store.sync_dir(&self.parent)?;
         Ok(published)
+    }
+
+    fn replace(&mut self, published: &Path) -> Result<()> {
+        // The old cache will bear the unpublished name until it is removed: without its lock, a
+        // waiting writer could begin where this one removes.
+        let old_lock = self.store.lock_dir(published)?;
+        match self.store.exchange(&self.path(), published) {
+            Ok(()) => {}
+            Err(error) if error.kind() == Kind::Unsupported => return self.move_aside(published),
+            Err(error) => return Err(error),
+        }
+        if let Err(error) = self.store.sync_dir(&self.parent) {
+            let undone = self.store.exchange(&self.path(), published);
+            self.keep_unless(undone);
+            return Err(error);
+        }
+        // The new cache is durable: what cannot be removed is left to the next writer. Readers
+        // keep what they have open.
+        let _ = self.store.remove_tree(&self.path());
+        drop(old_lock);
+        Ok(())
     }
 
     /// Two renames instead of one exchange; [`recover_stale`] undoes the first after a crash
     /// between them.
-    fn move_aside(&self, published: &Path) -> Result<()> {
+    fn move_aside(&mut self, published: &Path) -> Result<()> {
         let stale = stale_path(&self.parent, &self.name);
         self.store.remove_tree(&stale)?;
         self.store.rename_no_replace(published, &stale)?;
-        self.store.sync_dir(&self.parent)?;
-        if let Err(error) = self.store.rename_no_replace(&self.path(), published) {
-            self.store.rename_no_replace(&stale, published)?;
+        let renamed = self
+            .store
+            .sync_dir(&self.parent)
+            .and_then(|()| self.store.rename_no_replace(&self.path(), published));
+        if let Err(error) = renamed {
+            // Should this fail too, the next writer of the name finds the old cache.
+            let _ = self.store.rename_no_replace(&stale, published);
             return Err(error);
         }
-        self.store.sync_dir(&self.parent)?;
-        self.store.remove_tree(&stale)
+        if let Err(error) = self.store.sync_dir(&self.parent) {
+            let undone = self
+                .store
+                .rename_no_replace(published, &self.path())
+                .and_then(|()| self.store.rename_no_replace(&stale, published));
+            self.keep_unless(undone);
+            return Err(error);
+        }
+        let _ = self.store.remove_tree(&stale);
+        Ok(())
+    }
+
+    /// After a step that could not be taken back the directory under the unpublished name may be
+    /// the only durable copy of the old cache: nothing is removed then.
+    fn keep_unless(&mut self, undone: Result<()>) {
+        if undone.is_err() {
+            self.lock = None;
+        }
     }
 }
 
@@ -134,6 +177,13 @@ impl Drop for PartialDir {
             let _ = self.store.remove_tree(&self.path());
         }
     }
+}
+
+fn not_a_directory(path: &Path) -> Error {
+    Error::conflict(format!(
+        "{} is not a directory; expected one of an unfinished write, or nothing; remove it",
+        path.display()
+    ))
 }
 
 fn refuse_taken(store: &dyn Store, parent: &Path, name: &str, mode: WriteMode) -> Result<()> {

@@ -21,9 +21,15 @@ pub(super) struct ShardWriter {
     schema: SchemaRef,
     kind: IndexKind,
     max_shard_bytes: u64,
+    tail_bytes: u64,
     open: Option<OpenShard>,
     finished: Vec<ShardEntry>,
 }
+
+/// Bytes that one batch adds to the footer of its file.
+const FOOTER_ENTRY_BYTES: u64 = 24;
+/// Slack for the alignment of the footer's parts.
+const FOOTER_SLACK_BYTES: u64 = 16;
 
 struct OpenShard {
     file: HashedFile,
@@ -38,8 +44,9 @@ impl ShardWriter {
         schema: SchemaRef,
         kind: IndexKind,
         max_shard_bytes: u64,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
+            tail_bytes: file_tail(&schema, &[])?.len() as u64 + FOOTER_SLACK_BYTES,
             store,
             directory: directory.to_owned(),
             schema,
@@ -47,13 +54,15 @@ impl ShardWriter {
             max_shard_bytes,
             open: None,
             finished: Vec::new(),
-        }
+        })
     }
 
     /// Whether the open shard must be closed before `group` goes in.
     pub(super) fn is_full_for(&self, group: &EncodedGroup) -> bool {
         self.open.as_ref().is_some_and(|shard| {
-            shard.file.size_bytes() + group.batch.size_bytes() > self.max_shard_bytes
+            let entries = (shard.places.len() as u64 + 1) * FOOTER_ENTRY_BYTES;
+            let batches = shard.file.size_bytes() + group.batch.size_bytes();
+            batches + entries + self.tail_bytes > self.max_shard_bytes
         })
     }
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::{
     CacheWriter, Cell, Encoder, GroupLimits, Identity, Ingest, PublishedCache, WriteMode,
-    WriteOptions, partial_path,
+    WriteOptions,
 };
 use crate::format::codec::{Algo, Compression, Decompressor, Scope, train_dictionary};
 use crate::format::digest::{FileHasher, to_hex};
@@ -23,6 +23,10 @@ use crate::format::manifest::{MANIFEST_FILE, METADATA_FILE, Manifest};
 use crate::format::schema::{ColumnType, StoredColumn, StoredSchema};
 use crate::store::{LocalStore, Store};
 use crate::{Error, Kind, Result};
+
+#[cfg(feature = "faults")]
+mod faults;
+mod publish;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
@@ -328,87 +332,25 @@ fn a_group_out_of_order_is_refused_and_ends_the_writer() {
 }
 
 #[test]
-fn a_taken_name_is_a_conflict_and_stays_as_it_is() {
-    let parent = TempDir::new().unwrap();
-    let cache = write(parent.path(), &rows(20), PLAN).unwrap();
-    let before = files(&cache.path);
-    let error = write(parent.path(), &rows(30), PLAN).unwrap_err();
-    assert_eq!(error.kind(), Kind::Conflict);
-    assert_eq!(files(&cache.path), before);
+fn a_shard_is_no_larger_than_the_limit_unless_one_batch_is() {
+    for max_shard_bytes in (3_000..6_000).step_by(97) {
+        let parent = TempDir::new().unwrap();
+        let cache =
+            write(parent.path(), &rows(120), Plan { max_shard_bytes, batch_rows: 4, ..PLAN });
+        for shard in manifest(&cache.unwrap().path).shards {
+            let size = shard.size_bytes;
+            assert!(size <= max_shard_bytes || shard.rows <= 4, "{size} of {max_shard_bytes}");
+        }
+    }
 }
 
 #[test]
-fn missing_parents_are_made_and_an_abandoned_write_leaves_nothing() {
+fn a_writer_without_samples_publishes_nothing() {
     let parent = TempDir::new().unwrap();
-    let deep = parent.path().join("a/b");
-    drop(begin(Arc::new(LocalStore), &deep, PLAN).unwrap());
-    assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
-    assert!(write(&deep, &rows(3), PLAN).is_ok());
-}
-
-#[test]
-fn two_writers_of_one_name_exclude_each_other() {
-    let parent = TempDir::new().unwrap();
-    let first = begin(Arc::new(LocalStore), parent.path(), PLAN).unwrap();
-    let error = begin(Arc::new(LocalStore), parent.path(), PLAN).err().unwrap();
-    assert!(error.message().contains("is held"), "{error}");
-    // The second waits; the first publishes meanwhile; the name is taken then.
-    let mut first = Some(first);
-    let options = WriteOptions { max_shard_bytes: 1 << 20, compression: PLAN.compression };
-    let waited = CacheWriter::begin(
-        Arc::new(LocalStore),
-        parent.path(),
-        "train",
-        options,
-        WriteMode::New,
-        &mut |_| fill(first.take().unwrap(), &rows(5), PLAN).map(drop),
-    );
-    assert_eq!(waited.err().unwrap().kind(), Kind::Conflict);
-    assert_holds(&parent.path().join("train"), &rows(5));
-    assert!(!partial_path(parent.path(), "train").exists());
-}
-
-#[test]
-fn what_a_dead_writer_left_is_removed() {
-    let parent = TempDir::new().unwrap();
-    let partial = partial_path(parent.path(), "train");
-    fs::create_dir_all(partial.join("shards/odd")).unwrap();
-    fs::write(partial.join("shards/000000.arrow"), b"half").unwrap();
-    fs::write(partial.join(MANIFEST_FILE), b"{").unwrap();
-    let cache = write(parent.path(), &rows(10), PLAN).unwrap();
-    let fresh = TempDir::new().unwrap();
-    let expected = write(fresh.path(), &rows(10), PLAN).unwrap();
-    assert_eq!(files(&cache.path), files(&expected.path));
-    assert!(!cache.path.join("shards/odd").exists());
-}
-
-const REPLACE: Plan = Plan { mode: WriteMode::Replace, ..PLAN };
-
-#[test]
-fn a_replaced_cache_stays_readable_through_open_files() {
-    let parent = TempDir::new().unwrap();
-    let cache = write(parent.path(), &rows(20), PLAN).unwrap();
-    let open = fs::File::open(cache.path.join("shards/000000.arrow")).unwrap();
-    write(parent.path(), &rows(50), REPLACE).unwrap();
-    let old = FileReader::try_new(open, None).unwrap().map(|b| b.unwrap().num_rows());
-    assert_eq!(old.sum::<usize>(), 20);
-    assert_holds(&cache.path, &rows(50));
-    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_crash_between_the_renames_of_a_replacement_gives_the_old_cache_back() {
-    let parent = TempDir::new().unwrap();
-    let cache = write(parent.path(), &rows(20), PLAN).unwrap();
-    let stale = parent.path().join(".train.stale");
-    fs::rename(&cache.path, &stale).unwrap();
-    drop(begin(Arc::new(LocalStore), parent.path(), REPLACE).unwrap());
-    assert_holds(&cache.path, &rows(20));
-    // After the second rename the old one is waste.
-    fs::create_dir_all(stale.join("shards")).unwrap();
-    drop(begin(Arc::new(LocalStore), parent.path(), REPLACE).unwrap());
-    assert_holds(&cache.path, &rows(20));
-    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+    let mut writer = begin(Arc::new(LocalStore), parent.path(), PLAN).unwrap();
+    writer.start(StoredSchema::default(), None).unwrap();
+    assert!(writer.publish(Identity::default()).is_err());
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
 proptest! {
@@ -441,79 +383,5 @@ proptest! {
             fs::read(plain.path.join(METADATA_FILE)).unwrap(),
             fs::read(other.path.join(METADATA_FILE)).unwrap()
         );
-    }
-}
-
-#[cfg(feature = "faults")]
-mod faults {
-    use super::*;
-    use crate::store::{Fault, FaultyStore};
-
-    const EIO: i32 = 5;
-    const ROWS: usize = 60;
-
-    fn plan(mode: WriteMode) -> Plan {
-        Plan { mode, max_shard_bytes: 3_000, ..PLAN }
-    }
-
-    /// Writes with the operation `at` failing.
-    fn attempt(parent: &Path, at: u64, fault: Fault, plan: Plan) -> (Result<PublishedCache>, u64) {
-        let store = FaultyStore::new(at, fault);
-        let outcome = begin(Arc::new(store.clone()), parent, plan)
-            .and_then(|writer| fill(writer, &rows(ROWS), plan));
-        (outcome, store.operations())
-    }
-
-    fn operations(mode: WriteMode) -> u64 {
-        let parent = TempDir::new().unwrap();
-        if mode == WriteMode::Replace {
-            write(parent.path(), &rows(5), PLAN).unwrap();
-        }
-        let (outcome, operations) = attempt(parent.path(), u64::MAX, Fault::Errno(EIO), plan(mode));
-        outcome.unwrap();
-        assert!(operations > 20);
-        operations
-    }
-
-    #[test]
-    fn a_failure_of_any_operation_is_typed_and_never_shows_half_a_cache() {
-        for fault in [Fault::Errno(EIO), Fault::ShortWrite] {
-            for at in 0..operations(WriteMode::New) {
-                let parent = TempDir::new().unwrap();
-                let (outcome, _) = attempt(parent.path(), at, fault, plan(WriteMode::New));
-                let published = parent.path().join("train");
-                if let Err(error) = outcome {
-                    assert!(
-                        matches!(error.kind(), Kind::Unavailable | Kind::Exhausted),
-                        "{at}: {error}"
-                    );
-                    assert!(error.os_code().is_some(), "{at}: {error}");
-                }
-                if published.exists() {
-                    assert_holds(&published, &rows(ROWS));
-                } else {
-                    write(parent.path(), &rows(ROWS), plan(WriteMode::New)).unwrap();
-                    assert_holds(&published, &rows(ROWS));
-                }
-                assert!(!partial_path(parent.path(), "train").exists(), "{at}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_failed_replacement_leaves_the_old_or_the_new_cache_whole() {
-        for fault in [Fault::Errno(EIO), Fault::ShortWrite] {
-            for at in 0..operations(WriteMode::Replace) {
-                let parent = TempDir::new().unwrap();
-                let cache = write(parent.path(), &rows(5), PLAN).unwrap();
-                let (_, _) = attempt(parent.path(), at, fault, plan(WriteMode::Replace));
-                let total = manifest(&cache.path).samples_total as usize;
-                assert!(total == 5 || total == ROWS, "{at}");
-                assert_holds(&cache.path, &rows(total));
-                write(parent.path(), &rows(ROWS), plan(WriteMode::Replace)).unwrap();
-                assert_holds(&cache.path, &rows(ROWS));
-                assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "{at}");
-            }
-        }
     }
 }

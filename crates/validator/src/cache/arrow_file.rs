@@ -181,9 +181,11 @@ impl ArrowFile {
                         let bytes = read(&self.file, range.clone())?;
                         Ok(match batch.compression {
                             BodyKind::None => Buffer::from_vec(bytes),
-                            kind => {
-                                Buffer::from_vec(decompress_buffer(&bytes, kind, PAYLOAD_BYTES_MAX)?)
-                            }
+                            kind => Buffer::from_vec(decompress_buffer(
+                                &bytes,
+                                kind,
+                                PAYLOAD_BYTES_MAX,
+                            )?),
                         })
                     })
                     .collect::<Result<Vec<_>>>()?;

@@ -181,8 +181,8 @@ impl RowCheck<'_> {
                     raw_len: raw_len as u32,
                 },
             };
-            let is_right = found.as_ref().is_ok_and(|found| *found == expected)
-                && len <= u64::from(u32::MAX);
+            let is_right =
+                found.as_ref().is_ok_and(|found| *found == expected) && len <= u64::from(u32::MAX);
             if !is_right {
                 let place = format!("row {}", first + i as u64);
                 let found = found.map_or_else(|e| e.to_string(), |found| format!("{found:?}"));

@@ -12,8 +12,8 @@ use arrow_array::types::{
     UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, LargeBinaryArray, NullArray,
-    PrimitiveArray, RecordBatch,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, LargeBinaryArray, NullArray, PrimitiveArray,
+    RecordBatch,
 };
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
@@ -140,9 +140,8 @@ fn read_batch(file: &[u8], place: &BatchPlace, schema: &Schema) -> Result<Vec<Ar
 fn cells() -> impl Strategy<Value = (Vec<Option<u64>>, usize, usize)> {
     proptest::collection::vec(any::<Option<u64>>(), 0..70).prop_flat_map(|cells| {
         let len = cells.len();
-        (Just(cells), 0..=len).prop_flat_map(move |(cells, start)| {
-            (Just(cells), Just(start), 0..=len - start)
-        })
+        (Just(cells), 0..=len)
+            .prop_flat_map(move |(cells, start)| (Just(cells), Just(start), 0..=len - start))
     })
 }
 
@@ -264,18 +263,11 @@ fn every_buffer_begins_at_a_multiple_of_64_and_padding_is_zero() {
 #[test]
 fn payload_bytes_are_neither_copied_on_the_way_in_nor_out() {
     let payload = LargeBinaryArray::from(vec![&[1_u8; 100][..], &[2; 50]]);
-    let (source, columns): (_, [ArrayRef; 1]) =
-        (payload.values().as_ptr(), [Arc::new(payload)]);
+    let (source, columns): (_, [ArrayRef; 1]) = (payload.values().as_ptr(), [Arc::new(payload)]);
     let schema = Schema::new(vec![Field::new("payload", DataType::LargeBinary, false)]);
     let batch = encode_batch(&schema, &columns, BodyCompression::None).unwrap();
     assert_eq!(batch.body[2].as_ptr(), source);
-    let built = build_array(
-        &DataType::LargeBinary,
-        2,
-        0,
-        batch.body.clone(),
-        Validation::Full,
-    );
+    let built = build_array(&DataType::LargeBinary, 2, 0, batch.body.clone(), Validation::Full);
     assert_eq!(built.unwrap().as_binary::<i64>().values().as_ptr(), source);
 }
 
@@ -285,7 +277,8 @@ fn damaged_headers_give_errors_or_data_but_never_a_panic() {
     let whole = columns(&[Some(1), None, Some(3)]);
     let schema = schema_of(&whole);
     let file = write(&schema, &[whole.clone(), whole], BodyCompression::None);
-    let bodies: Vec<_> = layout(&file).unwrap().batches.iter().map(BatchPlace::body_range).collect();
+    let bodies: Vec<_> =
+        layout(&file).unwrap().batches.iter().map(BatchPlace::body_range).collect();
     let mut refused = 0;
     for i in 0..file.len() {
         if bodies.iter().any(|body| body.contains(&(i as u64))) {

@@ -9,34 +9,91 @@ use arrow_schema::DataType;
 use super::super::column::add_variable_costs;
 use super::rows::Ingest;
 use crate::format::schema::{ColumnType, check_column_name};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Name of the payload column of a batch.
 const PAYLOAD: &str = "payload";
+/// Rows converted at a time at most: bounds what text and dictionary columns cost.
+const PIECE_ROWS: usize = 65_536;
+/// The same with payloads in a dictionary, which may repeat a large one in every row.
+const DICTIONARY_PIECE_ROWS: usize = 256;
 
 impl Ingest {
-    /// Takes the rows of `batch`; any chunking gives the same groups.
+    /// Takes the rows of `batch`; any chunking gives the same groups. Columns are converted a
+    /// bounded piece at a time; the pieces before a refused one stay.
     ///
     /// # Errors
-    /// `InvalidInput` naming source, sample, column, expected and found.
+    /// `InvalidInput` naming source, sample, column, expected and found; `Internal` within a row.
     pub fn push_batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.has_open_row() {
+            return Err(Error::internal("a batch comes within a row"));
+        }
+        let outcome = self.push_pieces(batch);
+        if outcome.is_err() {
+            self.discard();
+        }
+        outcome
+    }
+
+    fn push_pieces(&mut self, batch: &RecordBatch) -> Result<()> {
         let row = self.rows_total;
-        let payload = self.payload_column(batch)?;
-        self.shape_by(batch)?;
-        let known = |name: &str| self.columns.iter().any(|c| c.name == name);
+        let is_payload = |name: &&str| *name == PAYLOAD;
         let mut names: Vec<&str> =
             batch.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
-        names.retain(|name| *name != PAYLOAD);
+        if names.iter().filter(|name| is_payload(name)).count() > 1 {
+            return Err(self.refuse(row, "column \"payload\" appears twice; rename one"));
+        }
+        names.retain(|name| !is_payload(name));
+        self.shape_by(batch)?;
+        let known = |name: &str| self.columns.iter().any(|c| c.name == name);
         if let Some(name) = names.iter().find(|name| !known(name)) {
             return Err(self.refuse(row, format!("unknown column {name:?}; drop it")));
         }
         if names.len() > self.columns.len() {
             return Err(self.refuse(row, "a column name appears twice; rename one"));
         }
-        let arrays = (0..self.columns.len())
-            .map(|position| self.stored_array(batch, position))
-            .collect::<Result<Vec<_>>>()?;
-        self.append_rows(&arrays, &payload)
+        // An empty batch has its columns checked too.
+        let mut start = 0;
+        loop {
+            let piece_rows = self.piece_rows(batch, start);
+            let piece = batch.slice(start, piece_rows);
+            let payload = self.payload_column(&piece)?;
+            let arrays = (0..self.columns.len())
+                .map(|position| self.stored_array(&piece, position))
+                .collect::<Result<Vec<_>>>()?;
+            self.append_rows(&arrays, &payload)?;
+            start += piece_rows;
+            if start >= batch.num_rows() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Rows from `start` on whose conversion costs about one group of memory at most. Only views,
+    /// fixed-size and dictionary payloads are copied by it.
+    fn piece_rows(&self, batch: &RecordBatch, start: usize) -> usize {
+        let rows = PIECE_ROWS.min(batch.num_rows() - start);
+        let fit = |payload_len: &dyn Fn(usize) -> u64| {
+            let mut bytes = 0_u64;
+            let within = (start..start + rows).take_while(|&i| {
+                bytes = bytes.saturating_add(payload_len(i));
+                bytes <= self.limits.batch_bytes
+            });
+            within.count().max(1).min(rows)
+        };
+        match batch.column_by_name(PAYLOAD) {
+            Some(column) => match column.data_type() {
+                DataType::BinaryView => {
+                    let views = column.as_binary_view().views();
+                    // The low 32 bits of a view are its length.
+                    fit(&|i| u64::from(views[i] as u32))
+                }
+                DataType::FixedSizeBinary(width) => fit(&|_| width.unsigned_abs().into()),
+                DataType::Dictionary(..) => rows.min(DICTIONARY_PIECE_ROWS),
+                _ => rows,
+            },
+            None => rows,
+        }
     }
 
     fn payload_column(&self, batch: &RecordBatch) -> Result<LargeBinaryArray> {
@@ -64,8 +121,7 @@ impl Ingest {
         }
         let column = cast_strict(column, &DataType::LargeBinary)
             .map_err(|e| self.refuse(row, format!("column \"payload\": {e}")))?;
-        if let Some(nulls) = column.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
-            let at = nulls.iter().position(|is_valid| !is_valid).unwrap_or(0);
+        if let Some(at) = first_null(&column) {
             let text = "payload is null; expected bytes (empty ones are fine)";
             return Err(self.refuse(row + at as u64, text));
         }
@@ -114,10 +170,13 @@ impl Ingest {
         let column = &mut self.columns[position];
         if column.builder.column_type().is_none() && found != ColumnType::Null {
             column.builder.set_type(found.clone());
+            column.typed_by_row = Some(row);
         }
-        if !column.nullable && array.logical_null_count() > 0 {
-            let text = format!("column {name:?} has nulls, which the declared schema forbids");
-            return Err(self.refuse(row, text));
+        if !column.nullable
+            && let Some(at) = first_null(array)
+        {
+            let text = format!("column {name:?} is null, which the declared schema forbids");
+            return Err(self.refuse(row + at as u64, text));
         }
         let Some(expected) = column.builder.column_type().cloned() else {
             return Ok(array.clone());
@@ -183,6 +242,12 @@ impl Ingest {
     }
 }
 
+/// The first null row; dictionaries may hide nulls among their values.
+fn first_null(array: &ArrayRef) -> Option<usize> {
+    let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0)?;
+    nulls.iter().position(|is_valid| !is_valid)
+}
+
 /// Widening that keeps every value; narrowing is tried and refused by value.
 fn is_lossless(found: &ColumnType, expected: &ColumnType) -> bool {
     let is_integer = |t: &ColumnType| t.to_arrow().is_integer();
@@ -196,4 +261,3 @@ fn cast_strict(
 ) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
     cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
 }
-

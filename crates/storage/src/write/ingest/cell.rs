@@ -235,7 +235,8 @@ mod tests {
             (ColumnType::Float32, -(1 << 24), 1 << 24),
             (ColumnType::Float64, -(1 << 53), 1 << 53),
         ] {
-            for (value, is_taken) in [(low - 1, false), (low, true), (high, true), (high + 1, false)]
+            for (value, is_taken) in
+                [(low - 1, false), (low, true), (high, true), (high + 1, false)]
             {
                 let taken = push(column_type.clone(), Cell::Int(value)).is_ok();
                 assert_eq!(taken, is_taken, "{value} into {column_type:?}");
@@ -252,8 +253,15 @@ mod tests {
     fn no_kind_of_value_passes_for_another() {
         let stamp = Cell::Timestamp { micros: 0, zone: None };
         let utc = Cell::Timestamp { micros: 0, zone: Some("UTC") };
-        let cells =
-            [Cell::Bool(true), Cell::Int(1), Cell::Float(1.0), Cell::Str("1"), Cell::Date(1), stamp, utc];
+        let cells = [
+            Cell::Bool(true),
+            Cell::Int(1),
+            Cell::Float(1.0),
+            Cell::Str("1"),
+            Cell::Date(1),
+            stamp,
+            utc,
+        ];
         for (i, cell) in cells.iter().enumerate() {
             let column_type = cell.inferred_type().unwrap();
             for (k, other) in cells.iter().enumerate() {

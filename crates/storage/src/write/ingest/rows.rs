@@ -9,7 +9,7 @@ use crate::format::limits::{COLUMNS_MAX, PAYLOAD_BYTES_MAX};
 use crate::format::schema::{ColumnType, StoredColumn, StoredSchema, check_column_name};
 use crate::{Error, Result};
 
-/// Turns the rows of one source into row groups. An error ends it: nothing more is taken.
+/// Turns the rows of one source into row groups. A row that was refused leaves nothing behind.
 pub struct Ingest {
     pub(super) source: String,
     pub(super) limits: GroupLimits,
@@ -25,7 +25,15 @@ pub struct Ingest {
     pub(super) rows_total: u64,
     pub(super) payload_bytes: u64,
     first_row_of_group: u64,
-    cells_in_row: usize,
+    open_row: Option<OpenRow>,
+    is_declared: bool,
+}
+
+/// The row that was begun and not ended.
+#[derive(Clone, Copy, Default)]
+struct OpenRow {
+    bytes: u64,
+    cells: usize,
 }
 
 /// One column of the source.
@@ -33,6 +41,8 @@ pub(super) struct Column {
     pub(super) name: String,
     pub(super) nullable: bool,
     pub(super) builder: ColumnBuilder,
+    /// Row whose value fixed the type; `None` before, and for declared types.
+    pub(super) typed_by_row: Option<u64>,
 }
 
 impl Ingest {
@@ -45,15 +55,17 @@ impl Ingest {
                 name: c.name.clone(),
                 nullable: c.nullable,
                 builder: ColumnBuilder::new(Some(c.column_type.clone())),
+                typed_by_row: None,
             })
             .collect();
+        let is_declared = declared.is_some();
         let positions = columns.iter().enumerate().map(|(i, c)| (c.name.clone(), i)).collect();
         Self {
             source: source.to_owned(),
             limits,
             columns,
             positions,
-            is_shaped: declared.is_some(),
+            is_shaped: is_declared,
             schema: declared,
             payload: PayloadBuilder::new(),
             group_bytes: 0,
@@ -62,7 +74,8 @@ impl Ingest {
             rows_total: 0,
             payload_bytes: 0,
             first_row_of_group: 0,
-            cells_in_row: 0,
+            open_row: None,
+            is_declared,
         }
     }
 
@@ -79,17 +92,19 @@ impl Ingest {
     /// Begins a row with a copy of its payload.
     ///
     /// # Errors
-    /// `InvalidInput` for a payload larger than any payload may be.
+    /// `InvalidInput` for a payload larger than any payload may be, `Internal` when the row before
+    /// was not ended.
     pub fn push_payload(&mut self, payload: &[u8]) -> Result<()> {
+        if self.open_row.is_some() {
+            return Err(Error::internal("a row begins before the one before it has ended"));
+        }
         let len = payload.len() as u64;
         self.check_payload_len(self.rows_total, len)?;
         if self.payload.rows() > 0 && self.group_bytes + len > self.limits.batch_bytes {
             self.close_group()?;
         }
         self.payload.push(payload);
-        self.payload_bytes += len;
-        self.group_bytes += len;
-        self.cells_in_row = 0;
+        self.open_row = Some(OpenRow { bytes: len, cells: 0 });
         Ok(())
     }
 
@@ -109,14 +124,25 @@ impl Ingest {
     /// Takes one metadata value of the row begun; `ordinal` counts the values of this row.
     ///
     /// # Errors
-    /// `InvalidInput` naming source, sample, key, expected and found type.
+    /// `InvalidInput` naming source, sample, key, expected and found type; the row is gone then.
     pub fn cell(&mut self, ordinal: usize, key: &str, cell: Cell<'_>) -> Result<()> {
+        let outcome = self.push_cell(ordinal, key, cell);
+        if outcome.is_err() {
+            self.discard();
+        }
+        outcome
+    }
+
+    fn push_cell(&mut self, ordinal: usize, key: &str, cell: Cell<'_>) -> Result<()> {
+        if self.open_row.is_none() {
+            return Err(Error::internal("a value comes outside of a row"));
+        }
         let position = match self.columns.get(ordinal) {
             Some(column) if column.name == key => ordinal,
             _ => self.position_of(key)?,
         };
         let rows = self.payload.rows();
-        let Some(column) = self.columns.get_mut(position) else {
+        let (Some(column), Some(row)) = (self.columns.get_mut(position), &mut self.open_row) else {
             return Err(Error::internal("a column position is out of range"));
         };
         if column.builder.len() >= rows {
@@ -130,18 +156,45 @@ impl Ingest {
             );
             return Err(self.refuse(self.rows_total, text));
         }
-        match push_cell(&mut column.builder, cell) {
-            Ok(bytes) => self.group_bytes += bytes,
+        let is_untyped = column.builder.column_type().is_none();
+        let pushed = push_cell(&mut column.builder, cell);
+        if is_untyped && column.builder.column_type().is_some() {
+            column.typed_by_row = Some(self.rows_total);
+        }
+        match pushed {
+            Ok(bytes) => {
+                row.bytes += bytes;
+                row.cells += 1;
+                Ok(())
+            }
             Err(refusal) => {
                 let text = format!(
                     "key {key:?}: expected {}, found {}; {}",
                     refusal.expected, refusal.found, refusal.advice
                 );
-                return Err(self.refuse(self.rows_total, text));
+                Err(self.refuse(self.rows_total, text))
             }
         }
-        self.cells_in_row += 1;
-        Ok(())
+    }
+
+    /// Takes back what came after the last row that was kept: values, types, and columns that no
+    /// kept row has.
+    pub(super) fn discard(&mut self) {
+        self.open_row = None;
+        let kept = (self.rows_total - self.first_row_of_group) as usize;
+        self.payload.truncate(kept);
+        if self.rows_total == 0 && !self.is_declared {
+            self.columns.clear();
+            self.positions.clear();
+            self.is_shaped = false;
+        }
+        for column in &mut self.columns {
+            column.builder.truncate(kept);
+            if column.typed_by_row.is_some_and(|row| row >= self.rows_total) {
+                column.builder.forget_type();
+                column.typed_by_row = None;
+            }
+        }
     }
 
     fn position_of(&mut self, key: &str) -> Result<usize> {
@@ -168,7 +221,8 @@ impl Ingest {
             return Err(self.refuse(self.rows_total, text));
         }
         let builder = ColumnBuilder::new(column_type);
-        self.columns.push(Column { name: name.to_owned(), nullable, builder });
+        let typed_by_row = builder.column_type().map(|_| self.rows_total);
+        self.columns.push(Column { name: name.to_owned(), nullable, builder, typed_by_row });
         self.positions.insert(name.to_owned(), position);
         Ok(position)
     }
@@ -184,18 +238,23 @@ impl Ingest {
     /// Ends the row.
     ///
     /// # Errors
-    /// `InvalidInput` naming the key that is missing, or the columns without a type once no more
-    /// rows can wait for it.
+    /// `InvalidInput` naming the key that is missing (the row is gone then), or the columns without
+    /// a type once no more rows can wait for it.
     pub fn end_row(&mut self) -> Result<()> {
-        if self.cells_in_row != self.columns.len() {
+        let row = self.open_row.ok_or_else(|| Error::internal("a row ends that has not begun"))?;
+        if row.cells != self.columns.len() {
             let rows = self.payload.rows();
             let missing = self.columns.iter().find(|c| c.builder.len() < rows);
             let key = missing.map_or_else(String::new, |c| format!("{:?}", c.name));
             let text = format!("key {key} is missing; give every sample the same keys");
-            return Err(self.refuse(self.rows_total, text));
+            let error = self.refuse(self.rows_total, text);
+            self.discard();
+            return Err(error);
         }
+        self.open_row = None;
         self.is_shaped = true;
-        self.group_bytes += self.fixed_row_bytes();
+        self.group_bytes += row.bytes + self.fixed_row_bytes();
+        self.payload_bytes += self.payload.last_len();
         self.rows_total += 1;
         if self.payload.rows() >= self.limits.batch_rows
             || self.group_bytes >= self.limits.batch_bytes
@@ -276,8 +335,11 @@ impl Ingest {
     /// Ends the source: the schema, and the groups not taken yet.
     ///
     /// # Errors
-    /// `InvalidInput` for a source without samples.
+    /// `InvalidInput` for a source without samples, `Internal` when its last row has not ended.
     pub fn finish(mut self) -> Result<(StoredSchema, Vec<RowGroup>)> {
+        if self.open_row.is_some() {
+            return Err(Error::internal("the source ends within a row"));
+        }
         if self.rows_total == 0 {
             return Err(Error::invalid(format!(
                 "source {:?} yielded no samples; expected at least one; check what it iterates",
@@ -295,6 +357,10 @@ impl Ingest {
         }
         let groups = self.closed.into_iter().map(|group| group.typed(&schema)).collect();
         Ok((schema, groups))
+    }
+
+    pub(super) fn has_open_row(&self) -> bool {
+        self.open_row.is_some()
     }
 
     pub(super) fn refuse(&self, row: u64, text: impl std::fmt::Display) -> Error {

@@ -275,6 +275,64 @@ fn a_column_of_arrow_type_null_takes_its_type_from_a_later_batch() {
     assert_eq!(&groups[0].columns()[0], &expected);
 }
 
+#[test]
+fn a_refused_row_leaves_nothing_behind() {
+    let good = |i| [("a", Cell::Int(i)), ("b", Cell::Null)];
+    let mut ingest = undeclared(WIDE);
+    assert!(push(&mut ingest, b"xyz", &[("other", Cell::Int(1)), ("weight", Cell::Null)]).is_err());
+    push(&mut ingest, b"1", &good(1)).unwrap();
+    // The first value of "b" comes in a row that fails after it: "b" has no type again.
+    let bad = [("b", Cell::Str("t")), ("a", Cell::Float(0.5))];
+    assert!(push(&mut ingest, b"xyz", &bad).is_err());
+    assert!(push(&mut ingest, b"xyz", &good(2)[..1]).is_err());
+    push(&mut ingest, b"22", &[("a", Cell::Int(2)), ("b", Cell::Float(2.5))]).unwrap();
+    assert_eq!((ingest.rows(), ingest.payload_bytes()), (2, 3));
+    let (schema, groups) = ingest.finish().unwrap();
+    assert_eq!(schema.columns()[1].column_type, ColumnType::Float64);
+    let expected: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    assert_eq!(&groups[0].columns()[0], &expected);
+    assert_eq!(groups[0].payload(), &LargeBinaryArray::from_vec(vec![b"1", b"22"]));
+    let mut alone = undeclared(WIDE);
+    push(&mut alone, b"1", &good(1)).unwrap();
+    push(&mut alone, b"22", &[("a", Cell::Int(2)), ("b", Cell::Float(2.5))]).unwrap();
+    assert_eq!(groups[0].raw_bytes(), alone.finish().unwrap().1[0].raw_bytes());
+}
+
+#[test]
+fn a_refused_batch_leaves_nothing_behind() {
+    let payload: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"a", b"b"]));
+    let label: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let mut ingest = undeclared(WIDE);
+    let reserved =
+        vec![("x", label.clone()), ("weight", label.clone()), ("payload", payload.clone())];
+    assert!(ingest.push_batch(&batch(reserved)).is_err());
+    ingest.push_batch(&batch(vec![("label", label), ("payload", payload)])).unwrap();
+    let (schema, groups) = ingest.finish().unwrap();
+    assert_eq!(schema.columns()[0].name, "label");
+    assert_eq!(group_rows(&groups), [2]);
+}
+
+#[test]
+fn a_row_that_is_never_ended_is_a_bug_and_not_a_cache() {
+    let mut ingest = undeclared(WIDE);
+    ingest.push_payload(b"a").unwrap();
+    assert_eq!(ingest.push_payload(b"b").unwrap_err().kind(), Kind::Internal);
+    let mut ingest = undeclared(WIDE);
+    assert_eq!(ingest.end_row().unwrap_err().kind(), Kind::Internal);
+    assert_eq!(ingest.cell(0, "a", Cell::Null).unwrap_err().kind(), Kind::Internal);
+    push(&mut ingest, b"a", &[]).unwrap();
+    ingest.push_payload(b"b").unwrap();
+    assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Internal);
+}
+
+#[test]
+fn two_payload_columns_are_refused() {
+    let payload: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"a", b"b"]));
+    let twice = batch(vec![("payload", payload.clone()), ("payload", payload)]);
+    let error = undeclared(WIDE).push_batch(&twice).unwrap_err();
+    assert_names(error.message(), &["\"train\"", "payload", "twice"]);
+}
+
 type Row = (Option<i64>, Option<String>, Vec<u8>);
 
 fn by_rows(rows: &[Row], limits: GroupLimits) -> Vec<RowGroup> {
