@@ -20,6 +20,9 @@ RUST_SOURCES := $(shell find crates -type d -o -name '*.rs' -o -name Cargo.toml)
 # The compiled module lies in the source tree; a stamp alone would not notice that it is gone.
 NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 
+# The store that fails on purpose, for fault tests.
+FEATURES := dataset_rt_storage/faults
+
 .PHONY: help demo test build lint-rust test-rust lint-python types test-python format lock clean \
 	missing
 # The steps share one target directory and one screen.
@@ -56,10 +59,10 @@ $(VENV)/native.stamp: $(VENV)/dependencies.stamp $(RUST_SOURCES) $(NATIVE_MISSIN
 
 lint-rust: $(VENV)/dependencies.stamp
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features $(FEATURES) -- -D warnings
 
 test-rust: $(VENV)/dependencies.stamp
-	cargo test --locked --workspace
+	cargo test --locked --workspace --features $(FEATURES)
 
 lint-python: $(VENV)/dependencies.stamp
 	$(BIN)/ruff check
@@ -67,7 +70,7 @@ lint-python: $(VENV)/dependencies.stamp
 
 types: build
 	$(BIN)/mypy
-	$(BIN)/stubtest --mypy-config-file pyproject.toml dataset_rt
+	$(BIN)/stubtest --mypy-config-file pyproject.toml dataset_rt._native
 
 test-python: build
 	@$(BIN)/python -c 'import torch' 2>/dev/null \

@@ -5,6 +5,21 @@ from typing import Any, Final, Protocol, Self, final
 
 from dataset_rt.samples import CachedSample
 
+__all__ = [
+    "FORMAT_VERSION",
+    "SAMPLER_VERSION",
+    "VERSION",
+    "NativeCache",
+    "NativeDataset",
+    "NativeRuntime",
+    "NativeSampleIterator",
+    "after_fork",
+    "before_fork",
+    "check_source_names",
+    "panic_for_test",
+    "verify_cache",
+]
+
 VERSION: Final[str]
 FORMAT_VERSION: Final[int]
 SAMPLER_VERSION: Final[int]

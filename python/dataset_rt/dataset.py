@@ -80,7 +80,8 @@ class CachedDataset:
 
         Raises:
             TypeError: `index` is not an integer, for example a slice.
-            IndexError: It is out of range; negative positions do not count from the end.
+            SampleNotFoundError: It is out of range (an `IndexError`); negative positions do not
+                count from the end.
         """
         return self._native.sample_at(self._to_position(index))
 
@@ -94,7 +95,7 @@ class CachedDataset:
 
         Raises:
             TypeError: Something is not an integer.
-            IndexError: A position is out of range.
+            SampleNotFoundError: A position is out of range (an `IndexError`).
         """
         positions = [i if type(i) is int else to_integer(i, "position") for i in indices]
         if positions:
@@ -244,7 +245,7 @@ class CachedDataset:
         position = to_integer(index, "position")
         length = len(self._native)
         if not 0 <= position < length:
-            raise IndexError(
+            raise SampleNotFoundError(
                 f"position {position} is out of range: 0 <= position < {length} (epoch length)"
             )
         return position

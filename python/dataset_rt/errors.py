@@ -18,6 +18,7 @@ Every message says what failed, what was expected, what was found, and where.
 
 from __future__ import annotations
 
+import errno
 from typing import Any, ClassVar
 
 
@@ -37,9 +38,9 @@ class DatasetRTError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle message and attributes; `errno` is kept, which plain `OSError` would lose."""
         state = dict(self.__dict__)
-        errno = getattr(self, "errno", None)
-        if errno is not None:
-            state["errno"] = errno
+        number = getattr(self, "errno", None)
+        if number is not None:
+            state["errno"] = number
         return (type(self), self.args, state)
 
 
@@ -65,13 +66,18 @@ class CorruptError(DatasetRTError, ValueError):
 
 
 class NotFoundError(DatasetRTError, FileNotFoundError):
-    """There is no cache at this path: build it, or correct the path."""
+    """There is no cache at this path: build it, or correct the path. `errno` is `ENOENT`."""
 
     kind = "NotFound"
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        # Callers that catch FileNotFoundError may look at it.
+        self.errno = errno.ENOENT
+
 
 class SampleNotFoundError(DatasetRTError, IndexError):
-    """No sample has this identity: check `cache_id` and `sample_id`."""
+    """No sample has this identity or position: take one that exists."""
 
     kind = "NotFound"
 

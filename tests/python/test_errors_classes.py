@@ -102,6 +102,11 @@ def test_errors_survive_pickling(cls):
         assert loaded.errno == errno.EIO
 
 
+def test_a_missing_cache_has_the_error_number_of_a_missing_file():
+    error = errors.NotFoundError("no cache at x")
+    assert (error.errno, str(error), error.args) == (errno.ENOENT, "no cache at x", (str(error),))
+
+
 def test_file_twins_are_caught_as_their_kind_and_as_os_errors():
     for twin, kind in [
         (errors.FileConflictError, errors.ConflictError),

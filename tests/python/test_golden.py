@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from dataset_rt import ReaderConfig, open_cache, open_dataset, verify_cache
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

@@ -1,4 +1,4 @@
-"""The shuffled order: a pure function of contents, table, seed and position, and of nothing else."""
+"""The shuffled order: a function of contents, table, seed and position, and of nothing else."""
 
 import random
 

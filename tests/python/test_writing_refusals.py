@@ -156,7 +156,7 @@ ODD_NAMES = ["a.b", " a ", "a/b", "..", "🎉", "é", "e\u0301", "A", "a", "x" *
 
 
 def test_column_names_are_kept_exactly(runtime, tmp_path):
-    path = written(runtime, tmp_path, [(b"", {name: 1 for name in ODD_NAMES})])
+    path = written(runtime, tmp_path, [(b"", dict.fromkeys(ODD_NAMES, 1))])
     assert drt.open_cache(path).metadata().columns == ODD_NAMES
     assert list(opened(runtime, path)[0].metadata) == ODD_NAMES
 

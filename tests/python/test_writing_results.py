@@ -102,7 +102,20 @@ def test_a_runtime_writes_on_after_an_interrupt(runtime, tmp_path):
     assert len(opened(runtime, written(runtime, tmp_path, numbered(3), name="a"))) == 3
 
 
-BAD_NAMES = ["", ".", "..", ".a", "a/b", "a\\b", "a\0b", "a\nb", "\x7f", "x" * 201, "é" * 101, "a\ud800"]
+BAD_NAMES = [
+    "",
+    ".",
+    "..",
+    ".a",
+    "a/b",
+    "a\\b",
+    "a\0b",
+    "a\nb",
+    "\x7f",
+    "x" * 201,
+    "é" * 101,
+    "a\ud800",
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
@@ -125,7 +138,9 @@ def test_names_equal_when_case_folded_are_an_error_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["a b", "a.b", "x" * 200, "🎉", "weight", "a..b", "-a", "cache_id"])
+@pytest.mark.parametrize(
+    "name", ["a b", "a.b", "x" * 200, "🎉", "weight", "a..b", "-a", "cache_id"]
+)
 def test_unusual_but_safe_names_are_accepted(runtime, tmp_path, name):
     assert written(runtime, tmp_path, numbered(2), name=name) == tmp_path / name
 

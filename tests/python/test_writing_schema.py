@@ -122,7 +122,9 @@ def test_a_declared_timestamp_keeps_unit_and_zone(runtime, tmp_path, unit, zone)
 
 def test_a_moment_finer_than_its_declared_unit_is_refused(runtime, tmp_path):
     schema = declared(("v", pa.timestamp("s")))
-    error = refusal(runtime, tmp_path, [(b"", {"v": datetime(2020, 1, 1, 0, 0, 0, 5)})], schema=schema)
+    error = refusal(
+        runtime, tmp_path, [(b"", {"v": datetime(2020, 1, 1, 0, 0, 0, 5)})], schema=schema
+    )
     assert '"v"' in error.message
 
 

@@ -74,7 +74,11 @@ def test_a_datetime64_array_is_stored_byte_for_byte(runtime, tmp_path):
 @pytest.mark.parametrize("size", [0, 1, 11, 12, 13, 63, 64, 65, 4095, 4096, 65537, 3 * MIB + 1])
 def test_a_payload_of_any_size_comes_back_equal(runtime, tmp_path, size):
     payload = np.random.default_rng(size).bytes(size)
-    assert stored_payloads(runtime, tmp_path, [b"before", payload, b""]) == [b"before", payload, b""]
+    assert stored_payloads(runtime, tmp_path, [b"before", payload, b""]) == [
+        b"before",
+        payload,
+        b"",
+    ]
 
 
 @own_directory_each

@@ -280,11 +280,12 @@ impl Write<'_> {
             CacheWriter::begin(Arc::new(LocalStore), directory, name, options, mode, &mut |lock| {
                 let waited = start.elapsed().as_secs_f64();
                 if timeout.is_some_and(|timeout| waited >= timeout) {
-                    return Err(Error::conflict(format!(
+                    let text = format!(
                         "another process is writing {}; waited {waited:.1} s (lock_timeout); \
                          retry when it has finished",
                         lock.display()
-                    )));
+                    );
+                    return Err(Error::new(Kind::Unavailable, text));
                 }
                 if !std::mem::replace(&mut is_told, true) {
                     attend.run(|py| tell_waiting(py, lock))?;

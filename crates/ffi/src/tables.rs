@@ -6,10 +6,13 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use dataset_rt_storage::{Error, Result};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use pyo3_arrow::input::AnyRecordBatch;
+
+use crate::failure::to_py;
 
 /// Ready-made record batches that any Arrow tool can take, as often as it likes.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -67,9 +70,34 @@ pub fn is_arrow(object: &Bound<'_, PyAny>) -> bool {
 /// All batches of a foreign table, shared, not copied; call [`validate`] before use.
 ///
 /// # Errors
-/// What the exporter raised.
+/// `InvalidInputError` with what the exporter raised.
 pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
-    let (batches, schema) = object.extract::<AnyRecordBatch>()?.into_table()?.into_inner();
+    let read = |object: &Bound<'_, PyAny>| {
+        object.extract::<AnyRecordBatch>().and_then(|batches| Ok(batches.into_table()?))
+    };
+    let table = read(object).or_else(|error| {
+        // Polars exports all-null columns in a form that arrow-rs does not take; its own
+        // conversion to pyarrow makes another one.
+        match object.getattr_opt("to_arrow")? {
+            Some(convert) => convert.call0().and_then(|table| read(&table)),
+            None => Err(error),
+        }
+    });
+    let py = object.py();
+    let (batches, schema) = table
+        .map_err(|error| {
+            if !error.is_instance_of::<PyException>(py) {
+                return error;
+            }
+            let text = format!(
+                "cannot take the Arrow table: {}; fix the object that exports it",
+                error.value(py)
+            );
+            let typed = to_py(py, &Error::invalid(text));
+            typed.set_cause(py, Some(error));
+            typed
+        })?
+        .into_inner();
     Ok((schema, batches))
 }
 

@@ -59,8 +59,7 @@ impl Dataset {
     /// Opens `paths` as one dataset.
     ///
     /// # Errors
-    /// `InvalidInput` for no paths or differing schemas, `Conflict` when two paths hold the same
-    /// contents, and whatever opening or verifying a cache meets.
+    /// `InvalidInput` for no paths, differing schemas or the same contents twice, and whatever opening or verifying a cache meets.
     pub fn open(paths: &[PathBuf], options: ReadOptions, pool: Arc<WorkerPool>) -> Result<Self> {
         let open = OpenOptions { verify: options.verify, io: options.io };
         let mut caches: Vec<Arc<Cache>> = Vec::with_capacity(paths.len());
@@ -321,7 +320,7 @@ fn check_fits(caches: &[Arc<Cache>], cache: &Cache, paths: &[PathBuf]) -> Result
         )));
     }
     if let Some(same) = caches.iter().find(|other| other.cache_id() == cache.cache_id()) {
-        return Err(Error::conflict(format!(
+        return Err(Error::invalid(format!(
             "{} and {} hold the same contents (cache_id {}); expected each content once; drop \
              one path, or duplicate rows in the table instead",
             same.path().display(),

@@ -90,7 +90,13 @@ impl Error {
     /// An operating system error met while doing `verb` (`"open"`, `"write"`) on `path`.
     pub fn from_io(verb: &str, path: &Path, error: &io::Error) -> Self {
         use io::ErrorKind as K;
+        // ENOMEM, ENFILE, EMFILE on every system this builds for.
+        let is_out_of_handles = matches!(error.raw_os_error(), Some(12 | 23 | 24));
         let (kind, advice) = match error.kind() {
+            _ if is_out_of_handles => (
+                Kind::Exhausted,
+                "close files or raise the limits on open files (ulimit -n) and memory",
+            ),
             K::NotFound | K::NotADirectory => (Kind::NotFound, "check the path"),
             K::AlreadyExists | K::DirectoryNotEmpty => {
                 (Kind::Conflict, "choose another name or remove it")
@@ -153,6 +159,13 @@ mod tests {
         assert_eq!(error.kind(), Kind::Exhausted);
         assert_eq!(error.os_code(), Some(28));
         assert!(error.message().contains("cannot write x"));
+    }
+
+    #[test]
+    fn too_many_open_files_is_exhausted_too() {
+        let error = Error::from_io("open", Path::new("x"), &io::Error::from_raw_os_error(24));
+        assert_eq!(error.kind(), Kind::Exhausted);
+        assert!(error.message().contains("ulimit"), "{error}");
     }
 
     #[test]

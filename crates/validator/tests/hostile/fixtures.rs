@@ -59,7 +59,7 @@ pub fn fixtures() -> Vec<Fixture> {
         plain("F02", |c| c.change(METADATA_FILE, |bytes| bytes.push(0))),
         plain("F02", |c| c.change(&shard_path(0), |bytes| bytes.truncate(100))),
         plain("F02", |c| c.change(DIGESTS_FILE, Vec::clear)),
-        plain("F03", |c| flip_payload(c, 7)),
+        plain("F03", |c| flip_payload(c, 0)),
         plain("F03", garbled_shard),
         plain("F04", wrong_leaf),
         plain("I01", |c| resealed(c, INDEX_FILE, |bytes| bytes[32] ^= 1)),
@@ -82,14 +82,14 @@ pub fn fixtures() -> Vec<Fixture> {
         framed("A06", lz4_buffer, uncompressed_shard),
         plain("A07", |c| replaced(c, METADATA_FILE, b"text 17", b"text \xff7")),
         plain("A07", |c| {
-            replaced(c, &shard_path(0), &22_i64.to_le_bytes(), &(-1_i64).to_le_bytes())
+            replaced(c, &shard_path(0), &20_i64.to_le_bytes(), &(-1_i64).to_le_bytes())
         }),
         plain("S01", shifted_ids),
         plain("S02", other_label),
         framed("S03", zstd, |c| longer_payload(c, 9)),
         framed("S03", codec(Algo::Lz4, Scope::Payload, 0), |c| longer_payload(c, 9)),
         plain("C01", |c| {
-            flip_payload(c, 7);
+            flip_payload(c, 0);
             c.seal();
         }),
         plain("C02", |c| manifest(c, |m| m.payload_bytes_total += 1)),

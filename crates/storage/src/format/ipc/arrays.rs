@@ -2,12 +2,12 @@
 //! Knows nothing of messages; trusts no buffer, through safe interfaces only.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, NullArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
-use std::sync::Arc;
 
 use super::decode::buffer_bytes_min;
 use super::layout::{ROWS_MAX, buffer_count};
@@ -46,8 +46,7 @@ pub fn build_array(
     }
     // At most `ROWS_MAX`, which is below `usize::MAX`.
     let row_count = rows as usize;
-    check_lengths(data_type, row_count, null_count, &buffers)?;
-    let mut buffers = buffers.into_iter();
+    let mut buffers = exact_buffers(data_type, row_count, null_count, buffers)?.into_iter();
     let Some(validity) = buffers.next() else {
         return Ok(Arc::new(NullArray::new(row_count)));
     };
@@ -91,23 +90,29 @@ pub fn cell_range(offsets: &[u8], row: usize, values_len: usize) -> Result<Range
         .ok_or_else(|| Error::corrupt(format!("offsets of row {row} point outside its column")))
 }
 
-fn check_lengths(
+/// The buffers cut to what the rows need. Arrow panics on offsets whose bytes are no multiple of
+/// 8, and looks at bytes behind the last row that no row vouches for.
+fn exact_buffers(
     data_type: &DataType,
     rows: usize,
     null_count: u64,
-    buffers: &[Buffer],
-) -> Result<()> {
-    for (role, buffer) in buffers.iter().enumerate() {
+    buffers: Vec<Buffer>,
+) -> Result<Vec<Buffer>> {
+    let is_variable = matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary);
+    let cut = |(role, buffer): (usize, Buffer)| {
         let needed = buffer_bytes_min(data_type, role, rows, null_count);
-        if needed.is_none_or(|needed| buffer.len() < needed) {
-            return Err(Error::corrupt(format!(
+        match needed.filter(|needed| *needed <= buffer.len()) {
+            // How many values there are is up to the offsets; validity is read on its own.
+            Some(_) if role == 0 || (is_variable && role == 2) => Ok(buffer),
+            Some(needed) => Ok(buffer.slice_with_length(0, needed)),
+            None => Err(Error::corrupt(format!(
                 "buffer {role} of a column of type {data_type} has {} bytes; too few for {rows} \
                  rows",
                 buffer.len()
-            )));
+            ))),
         }
-    }
-    Ok(())
+    };
+    buffers.into_iter().enumerate().map(cut).collect()
 }
 
 fn read_validity(validity: Buffer, rows: usize, null_count: u64) -> Result<Option<NullBuffer>> {

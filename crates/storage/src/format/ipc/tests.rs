@@ -414,6 +414,25 @@ fn offsets_and_null_counts_that_lie_are_refused() {
 }
 
 #[test]
+fn buffers_longer_than_their_rows_by_any_number_of_bytes_are_cut() {
+    let whole = columns(&[Some(1), None, Some(3)]);
+    let schema = schema_of(&whole);
+    let batch = encode_batch(&schema, &whole, BodyCompression::None).unwrap();
+    let mut body = batch.body.iter();
+    for column in &whole {
+        let data_type = column.data_type();
+        let own: Vec<_> = body.by_ref().take(buffer_count(data_type)).collect();
+        for extra in 0..17 {
+            let longer =
+                own.iter().map(|b| Buffer::from([b.as_slice(), &[7; 17][..extra]].concat()));
+            let nulls = if *data_type == DataType::Null { 3 } else { 1 };
+            let built = build_array(data_type, 3, nulls, longer.collect(), Validation::Full);
+            assert_eq!(&built.unwrap(), column, "{extra}");
+        }
+    }
+}
+
+#[test]
 fn a_compressed_buffer_never_outgrows_what_the_caller_allows() {
     let zeros: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from(vec![0_i64; 1000]));
     let schema = schema_of(std::slice::from_ref(&zeros));

@@ -6,9 +6,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use proptest::prelude::*;
 
-use super::support::{COPIED, MAPPED, Plan, compression, write};
+use super::support::{COPIED, MAPPED, Plan, compression, write, write_into};
 use crate::format::codec::{Algo, Compression, Scope};
+use crate::format::index::IndexRecord;
 use crate::read::{Fetcher, OpenOptions};
+use crate::write::WriteMode;
 
 fn plans() -> Vec<Plan> {
     let mut plans = vec![Plan::default()];
@@ -75,6 +77,42 @@ fn mapped_views_share_the_mapping() {
     let first = cache.metadata_batches().unwrap();
     assert_eq!(start(&first), start(&cache.metadata_batches().unwrap()));
     assert_ne!(start(&first), start(&written.open(&MAPPED).metadata_batches().unwrap()));
+}
+
+#[test]
+fn a_block_is_hashed_once_and_only_when_touched() {
+    let plan = Plan { rows: 9, payload_bytes: 150_000, batch_rows: 2, ..Plan::default() };
+    let written = write(&plan);
+    for options in [MAPPED, COPIED] {
+        let cache = written.open(&options);
+        let place = cache.locate(4).unwrap();
+        let IndexRecord::FileRange { offset, stored_len, .. } = place.record else {
+            panic!("uncompressed payloads are ranges of the file");
+        };
+        let file = &cache.shards[0].file;
+        let range = offset..offset + u64::from(stored_len);
+        assert!(!file.is_verified(&range));
+        cache.payload(&place, &mut Fetcher::new()).unwrap();
+        assert!(file.is_verified(&range));
+        assert!(!file.is_verified(&(0..1)));
+        assert!(!file.is_verified(&(range.start..file.size_bytes())));
+    }
+}
+
+#[test]
+fn a_cache_without_metadata_columns_has_rows() {
+    let mut written = write(&Plan::default());
+    written.columns = written.columns.project(&[]).unwrap();
+    std::fs::remove_dir_all(written.path()).unwrap();
+    write_into(&written, &Plan::default(), WriteMode::New);
+    for options in [MAPPED, COPIED] {
+        let cache = written.open(&options);
+        written.check_payloads(&cache).unwrap();
+        let rows: usize = cache.metadata_batches().unwrap().iter().map(|b| b.num_rows()).sum();
+        assert_eq!(rows, 40);
+        let shard = cache.shard_batches(0).unwrap().1;
+        assert_eq!(shard.iter().map(|b| b.num_rows()).sum::<usize>(), 40);
+    }
 }
 
 #[test]

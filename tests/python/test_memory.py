@@ -1,0 +1,137 @@
+"""Memory is bounded by the byte budgets, not by how much is written, read or asked for."""
+
+import pytest
+from conftest import run_script, written
+
+import dataset_rt as drt
+
+MIB = 1024 * 1024
+
+# Anonymous memory alone: pages of mapped files belong to the system and are given back at will.
+ANONYMOUS = """
+        import sys
+        import dataset_rt as drt
+        def anonymous():
+            with open("/proc/self/status") as status:
+                (line,) = [line for line in status if line.startswith("RssAnon")]
+            return int(line.split()[1]) * 1024
+"""
+
+
+@pytest.mark.parametrize("algo", ["none", "zstd"])
+def test_writing_holds_no_more_than_its_budget(tmp_path, algo):
+    script = (
+        ANONYMOUS
+        + """
+        class Large:
+            name = "large"
+            def __iter__(self):
+                payload = bytearray(2 << 20)
+                self.peak = 0
+                for i in range(150):
+                    payload[:8] = i.to_bytes(8, "little")
+                    yield drt.CacheInput(payload, {"i": i})
+                    self.peak = max(self.peak, anonymous())
+        source = Large()
+        config = drt.WriterConfig(
+            show_progress=False,
+            prefetch_bytes=8 << 20,
+            max_shard_bytes=64 << 20,
+            shard_compression=drt.ShardCompression(algo=sys.argv[2]),
+        )
+        with drt.DatasetRuntime(num_workers=2) as runtime:
+            before = anonymous()
+            (result,) = runtime.write_cache(source, sys.argv[1], writer_config=config)
+        assert isinstance(result, drt.CacheWriteSuccess), result
+        print(source.peak - before)
+    """
+    )
+    assert int(run_script(script, tmp_path, algo)) < 100 * MIB
+
+
+@pytest.fixture(scope="module", params=["none", "zstd", "zstd buffer"])
+def large(request, tmp_path_factory):
+    algo, _, scope = request.param.partition(" ")
+    compression = drt.ShardCompression(algo=algo, scope=scope or "payload")
+    config = drt.WriterConfig(
+        show_progress=False, max_shard_bytes=16 * MIB, shard_compression=compression
+    )
+    samples = ((bytes([i]) * (2 * MIB), {"i": i}) for i in range(150))
+    with drt.DatasetRuntime(num_workers=2) as runtime:
+        return written(runtime, tmp_path_factory.mktemp("large"), samples, config=config)
+
+
+@pytest.mark.parametrize("io", ["mmap", "pread"])
+@pytest.mark.parametrize("shuffle", ["", "shuffle"])
+def test_a_slow_reader_holds_no_more_than_its_budget(large, io, shuffle):
+    script = (
+        ANONYMOUS
+        + """
+        path, io, shuffle = sys.argv[1:]
+        dataset = drt.open_dataset(
+            path, io=io, shuffle=bool(shuffle), prefetch_size=1000, prefetch_bytes=8 << 20
+        )
+        before = peak = anonymous()
+        for sample in dataset:
+            peak = max(peak, anonymous())
+        print(peak - before)
+    """
+    )
+    # Twice the budget for one large sample, and decompressing a buffer needs the whole of it.
+    assert int(run_script(script, large, io, shuffle)) < 120 * MIB
+
+
+def test_opening_and_the_first_sample_cost_no_memory_per_payload_byte(large):
+    script = (
+        ANONYMOUS
+        + """
+        before = anonymous()
+        dataset = drt.open_dataset(sys.argv[1])
+        next(iter(dataset))
+        dataset.get_metadata()
+        dataset.runtime.close()
+        print(anonymous() - before)
+    """
+    )
+    assert int(run_script(script, large)) < 120 * MIB
+
+
+def test_reading_again_and_again_does_not_grow(large):
+    script = (
+        ANONYMOUS
+        + """
+        dataset = drt.open_dataset(sys.argv[1], shuffle=True, prefetch_bytes=8 << 20)
+        dataset.set_epoch_len(40)
+        for _ in range(3):
+            list(dataset)
+        before = anonymous()
+        for _ in range(10):
+            list(dataset)
+        print(anonymous() - before)
+    """
+    )
+    assert int(run_script(script, large)) < 120 * MIB
+
+
+def test_updating_the_table_again_and_again_does_not_grow(tmp_path):
+    with drt.DatasetRuntime(num_workers=2) as runtime:
+        samples = ((b"", {"i": i, "s": f"row {i}"}) for i in range(50_000))
+        path = written(runtime, tmp_path, samples)
+    script = (
+        ANONYMOUS
+        + """
+        import polars as pl
+        dataset = drt.open_dataset(sys.argv[1], shuffle=True)
+        def turn(number):
+            table = dataset.get_metadata().with_columns(weight=pl.col("i") + number)
+            dataset.update_metadata(table)
+            next(iter(dataset))
+        for number in range(1, 6):
+            turn(number)
+        before = anonymous()
+        for number in range(6, 46):
+            turn(number)
+        print(anonymous() - before)
+    """
+    )
+    assert int(run_script(script, path)) < 40 * MIB

@@ -1,0 +1,222 @@
+"""Calls from inside calls and from many threads: a result or a typed error, never a deadlock."""
+
+import threading
+
+import polars as pl
+from conftest import QUIET, ListSource, numbered, opened, run_script, written
+
+import dataset_rt as drt
+
+SECONDS = 60
+
+
+def in_threads(count, work):
+    """Run `work(number)` in threads; return what they raised, under a hard time limit."""
+    errors = []
+
+    def run(number):
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive(), "a thread hangs"
+    return errors
+
+
+def test_a_source_that_closes_its_own_runtime_ends_with_a_result(tmp_path):
+    script = """
+        import sys
+        import dataset_rt as drt
+        runtime = drt.DatasetRuntime(num_workers=1)
+        class Closing:
+            name = "closing"
+            def __iter__(self):
+                for i in range(2000):
+                    if i == 1000:
+                        runtime.close()
+                    yield drt.CacheInput(b"x" * 1000, {"i": i})
+        config = drt.WriterConfig(show_progress=False, prefetch_size=4, max_shard_bytes=10_000)
+        (result,) = runtime.write_cache(Closing(), sys.argv[1], writer_config=config)
+        if isinstance(result, drt.CacheWriteSuccess):
+            assert drt.open_cache(result.path).num_samples == 2000
+        else:
+            assert isinstance(result.exception, drt.DatasetRTError), result
+        print("done")
+    """
+    assert run_script(script, tmp_path) == "done\n"
+
+
+def test_a_source_may_write_another_cache_on_the_same_runtime(tmp_path):
+    script = """
+        import sys
+        import dataset_rt as drt
+        config = drt.WriterConfig(show_progress=False, prefetch_size=1)
+        class Inner:
+            name = "inner"
+            def __iter__(self):
+                for i in range(500):
+                    yield drt.CacheInput(b"x" * i, {"i": i})
+        class Outer:
+            name = "outer"
+            def __iter__(self):
+                for i in range(500):
+                    if i == 250:
+                        (self.inner,) = runtime.write_cache(
+                            Inner(), sys.argv[1], writer_config=config
+                        )
+                    yield drt.CacheInput(b"x" * i, {"i": i})
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            outer = Outer()
+            (result,) = runtime.write_cache(outer, sys.argv[1], writer_config=config)
+            print(result.status, outer.inner.status)
+    """
+    assert run_script(script, tmp_path) == "written written\n"
+
+
+def test_a_source_writing_its_own_cache_inside_itself_does_not_hang(tmp_path):
+    script = """
+        import sys
+        import dataset_rt as drt
+        config = drt.WriterConfig(show_progress=False, lock_timeout=0.5)
+        class Own:
+            name = "own"
+            depth = 0
+            def __iter__(self):
+                self.depth += 1
+                yield drt.CacheInput(b"x", {"i": 0})
+                if self.depth == 1:
+                    (self.inner,) = runtime.write_cache(self, sys.argv[1], writer_config=config)
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            own = Own()
+            (outer,) = runtime.write_cache(own, sys.argv[1], writer_config=config)
+            kinds = sorted(type(result).__name__ for result in (outer, own.inner))
+            print(kinds)
+    """
+    assert run_script(script, tmp_path) == "['CacheWriteError', 'CacheWriteSuccess']\n"
+
+
+def test_threads_may_write_different_caches_at_once(runtime, tmp_path):
+    def write(number):
+        path = written(runtime, tmp_path, numbered(500, start=number), name=f"c{number}")
+        assert drt.open_cache(path).metadata()["number"].to_list() == list(
+            range(number, number + 500)
+        )
+
+    assert in_threads(6, write) == []
+
+
+def test_threads_building_the_same_cache_all_get_it(runtime, tmp_path):
+    statuses = []
+
+    def build(_):
+        result = runtime.from_cache_sources(
+            ListSource("words", numbered(500)),
+            tmp_path,
+            reader_config=drt.ReaderConfig(seed=1),
+            writer_config=QUIET,
+        )
+        statuses.append(result.results[0].status)
+
+    assert in_threads(4, build) == []
+    assert sorted(statuses) == ["reused"] * 3 + ["written"]
+
+
+def test_threads_may_update_and_read_one_dataset_at_once(runtime, cache):
+    dataset = opened(runtime, cache, shuffle=True)
+    whole = dataset.get_metadata()
+
+    def work(number):
+        for turn in range(30):
+            kind = (number + turn) % 3
+            if kind == 0:
+                dataset.update_metadata(whole.head(10 + turn))
+            elif kind == 1:
+                assert 1 <= len(list(dataset)) <= 50
+            else:
+                found = dataset.get_metadata()
+                assert found["number"].to_list() == list(range(found.height))
+
+    assert in_threads(4, work) == []
+
+
+def test_threads_closing_a_runtime_in_use_end_with_a_typed_error_or_samples(cache):
+    for _ in range(10):
+        runtime = drt.DatasetRuntime(num_workers=2)
+        dataset = opened(runtime, cache, shuffle=True, prefetch_size=2)
+
+        def work(number, runtime=runtime, dataset=dataset):
+            if number == 0:
+                runtime.close()
+                return
+            for _ in range(20):
+                list(dataset)
+
+        for error in in_threads(4, work):
+            assert isinstance(error, drt.DatasetRTError), error
+
+
+def test_updating_while_iterating_in_the_same_thread_is_fine(runtime, cache):
+    dataset = opened(runtime, cache)
+    taken = []
+    for sample in dataset:
+        taken.append(sample.sample_id)
+        if sample.sample_id % 10 == 0:
+            dataset.update_metadata(dataset.get_metadata().with_columns(seen=pl.lit(1)))
+    assert taken == list(range(50))
+
+
+def test_reading_releases_the_interpreter_for_other_threads(runtime, tmp_path):
+    path = written(runtime, tmp_path, [(b"x" * 3_000_000, {"i": i}) for i in range(20)])
+    dataset = opened(runtime, path, prefetch_size=2)
+    counted = []
+    stop = threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted.append(1)
+
+    counter = threading.Thread(target=count, daemon=True)
+    counter.start()
+    try:
+        for _ in range(3):
+            assert sum(len(sample.data) for sample in dataset) == 60_000_000
+    finally:
+        stop.set()
+        counter.join(SECONDS)
+    assert counted
+
+
+def test_a_generator_that_is_not_finished_is_closed_when_its_write_fails(runtime, tmp_path):
+    closed = []
+
+    class Watching(ListSource):
+        def __iter__(self):
+            try:
+                yield drt.CacheInput(b"", {"v": 1})
+                yield drt.CacheInput(b"", {"v": "text"})
+                yield drt.CacheInput(b"", {"v": 2})
+            finally:
+                closed.append(True)
+
+    (result,) = runtime.write_cache(Watching("words", []), tmp_path, writer_config=QUIET)
+    assert isinstance(result, drt.CacheWriteError)
+    assert closed == [True]
+
+
+def test_samples_left_over_when_the_interpreter_ends_do_no_harm(cache):
+    script = """
+        import sys
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1], shuffle=True, zero_copy=True)
+        iterator = iter(dataset)
+        sample = next(iterator)
+        table = dataset.get_metadata()
+        print("end")
+    """
+    assert run_script(script, cache) == "end\n"
