@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 import pyarrow as pa
 
+from dataset_rt.errors import InvalidInputError
+
 
 @runtime_checkable
 class ArrowStreamExporter(Protocol):
@@ -39,9 +41,17 @@ def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
 
     Raises:
         TypeError: `table` is lazy, a single column, or has no Arrow interface.
+        InvalidInputError: a Polars column holds Python objects; they would cross as addresses.
     """
     if isinstance(table, pl.LazyFrame):
         raise TypeError(f"{argument} is a polars.LazyFrame; pass {argument}.collect()")
+    if isinstance(table, pl.DataFrame):
+        objects = [name for name, dtype in table.schema.items() if dtype == pl.Object]
+        if objects:
+            raise InvalidInputError(
+                f"{argument} has columns of Python objects ({objects}); expected Arrow types; "
+                "cast or drop them"
+            )
     if isinstance(table, (pl.Series, pa.Array, pa.ChunkedArray)):
         raise TypeError(
             f"{argument} is a single column ({_type_name(table)}); pass a table, for example "

@@ -11,7 +11,6 @@ use crate::payload_in::is_numpy_scalar;
 pub struct ValueTypes {
     date: Py<PyType>,
     datetime: Py<PyType>,
-    timezone: Py<PyType>,
     epoch_naive: Py<PyAny>,
     epoch_utc: Py<PyAny>,
     utc: Py<PyAny>,
@@ -32,7 +31,6 @@ impl ValueTypes {
         Ok(Self {
             date: class("date")?,
             datetime: class("datetime")?,
-            timezone: class("timezone")?,
             epoch_naive: datetime.call1((1970, 1, 1))?.unbind(),
             epoch_utc: datetime.call1((1970, 1, 1, 0, 0, 0, 0, &utc))?.unbind(),
             utc: utc.unbind(),
@@ -110,7 +108,7 @@ impl ValueTypes {
         Err(unsupported(value))
     }
 
-    /// The name of a datetime's zone: an IANA key, `UTC`, or `+hh:mm`.
+    /// The name of a datetime's zone: an IANA key or `UTC`.
     fn zone(&self, value: &Bound<'_, PyAny>) -> Result<Option<String>> {
         let py = value.py();
         let failed = |e: PyErr| python_failed(py, &e);
@@ -118,7 +116,8 @@ impl ValueTypes {
         if zone.is_none() {
             return Ok(None);
         }
-        if zone.is(self.utc.bind(py)) {
+        // timezone(timedelta(0)) equals timezone.utc.
+        if zone.eq(self.utc.bind(py)).map_err(failed)? {
             return Ok(Some("UTC".to_owned()));
         }
         for attribute in ["key", "zone"] {
@@ -126,22 +125,9 @@ impl ValueTypes {
                 return Ok(Some(name));
             }
         }
-        if zone.is_instance(self.timezone.bind(py)).map_err(failed)? {
-            let offset = value.call_method0("utcoffset").map_err(failed)?;
-            let seconds: f64 = offset
-                .call_method0("total_seconds")
-                .and_then(|seconds| seconds.extract())
-                .map_err(failed)?;
-            let minutes = (seconds / 60.0) as i64;
-            if (minutes * 60) as f64 == seconds {
-                let sign = if minutes < 0 { '-' } else { '+' };
-                let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
-                return Ok(Some(format!("{sign}{hours:02}:{minutes:02}")));
-            }
-        }
         Err(Error::invalid(format!(
-            "found a datetime with the time zone {}; expected UTC, a zoneinfo.ZoneInfo or a \
-             fixed offset of whole minutes; convert it with astimezone",
+            "found a datetime with the time zone {}; expected UTC or a zoneinfo.ZoneInfo \
+             (Polars cannot show offsets); convert it with astimezone",
             zone.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string())
         )))
     }

@@ -71,7 +71,15 @@ impl ColumnType {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Utf8,
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
             DataType::Date32 => Self::Date32,
-            DataType::Timestamp(unit, zone) => Self::Timestamp(*unit, zone.clone()),
+            DataType::Timestamp(unit, zone) => {
+                if let Some(zone) = zone.as_deref().filter(|zone| is_offset(zone)) {
+                    return Err(Error::unsupported(format!(
+                        "time zone {zone:?} is an offset, which Polars cannot show; convert the \
+                         times to UTC or another named zone"
+                    )));
+                }
+                Self::Timestamp(*unit, zone.clone())
+            }
             DataType::Dictionary(_, values) => Self::from_arrow(values)?,
             other => {
                 return Err(Error::unsupported(format!(
@@ -179,6 +187,11 @@ impl ColumnType {
     pub fn is_variable_width(&self) -> bool {
         matches!(self, Self::Utf8 | Self::Binary)
     }
+}
+
+/// Whether a zone is an offset like `+05:30` and not a name.
+fn is_offset(zone: &str) -> bool {
+    zone.starts_with(['+', '-'])
 }
 
 fn unit_text(unit: TimeUnit) -> &'static str {

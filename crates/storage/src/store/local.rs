@@ -31,9 +31,11 @@ impl Store for LocalStore {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        File::open(path)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|e| Error::from_io("sync the directory", path, &e))
+        match File::open(path).and_then(|directory| directory.sync_all()) {
+            // Some file systems keep directories durable themselves and refuse to be asked.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            outcome => outcome.map_err(|e| Error::from_io("sync the directory", path, &e)),
+        }
     }
 
     fn rename_no_replace(&self, from: &Path, to: &Path) -> Result<()> {

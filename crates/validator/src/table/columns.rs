@@ -49,6 +49,7 @@ impl Columns {
                  a metadata table; drop the column, or rename it if it is your own",
             ));
         }
+        table.fields().iter().try_for_each(|field| check_shown(field))?;
         check_edited(stored, edited)?;
         check_missing(&positions, stored)?;
         let at = |name: &str| positions.get(name).copied().ok_or_else(|| lost(name));
@@ -91,6 +92,39 @@ pub(super) fn identity_fields() -> Vec<Field> {
 /// The weight column that follows the stored ones.
 pub(super) fn weight_field() -> Field {
     Field::new("weight", DataType::Float64, false)
+}
+
+/// Refuses types that Polars cannot show: a table that went in must come out again.
+fn check_shown(field: &Field) -> Result<()> {
+    match unshown(field.data_type()) {
+        None => Ok(()),
+        Some(found) => Err(Error::unsupported(format!(
+            "column {:?} has type {}, and Polars has nothing for {found}; cast the column to \
+             another type, or drop it",
+            field.name(),
+            field.data_type()
+        ))),
+    }
+}
+
+/// The part of a type that Polars has no form for. Nesting is bounded: Arrow's own import refuses
+/// schemas deeper than 64 levels.
+fn unshown(data_type: &DataType) -> Option<&DataType> {
+    use DataType as D;
+    match data_type {
+        D::Union(..)
+        | D::Interval(_)
+        | D::Decimal256(..)
+        | D::RunEndEncoded(..)
+        | D::ListView(_)
+        | D::LargeListView(_) => Some(data_type),
+        D::List(item) | D::LargeList(item) | D::FixedSizeList(item, _) | D::Map(item, _) => {
+            unshown(item.data_type())
+        }
+        D::Struct(fields) => fields.iter().find_map(|field| unshown(field.data_type())),
+        D::Dictionary(_, values) => unshown(values),
+        _ => None,
+    }
 }
 
 fn lost(name: &str) -> Error {

@@ -20,6 +20,9 @@ pub(super) enum Conversion {
     Widen,
     /// Another integer type: exact, or an error for the value that does not fit.
     Integer,
+    /// Another time unit: exact, or an error for the value that does not fit. Polars has no
+    /// seconds, so what it shows must find its way back.
+    Unit,
     /// Dictionary codes are replaced by the values they name.
     Unpack,
     /// Only nulls may be in it.
@@ -70,6 +73,7 @@ impl Conversion {
             Self::Keep => Converted::Column(Arc::clone(array)),
             Self::Widen => Converted::Column(cast(array, &target).map_err(kernel)?),
             Self::Integer => narrow(array, &target)?,
+            Self::Unit => change_unit(array, &target)?,
             Self::Unpack => {
                 let dictionary = array.as_any_dictionary_opt().ok_or_else(|| {
                     Error::internal(format!("column {:?} is no dictionary", column.name))
@@ -99,6 +103,9 @@ fn direct(stored: &ColumnType, found: &DataType) -> Option<Conversion> {
             Some(Conversion::Widen)
         }
         _ if *found == stored.to_arrow() => Some(Conversion::Keep),
+        (ColumnType::Timestamp(_, zone), DataType::Timestamp(_, found)) if zone == found => {
+            Some(Conversion::Unit)
+        }
         _ if found.is_integer() && stored.to_arrow().is_integer() => Some(Conversion::Integer),
         _ => None,
     }
@@ -112,6 +119,16 @@ fn narrow(array: &ArrayRef, target: &DataType) -> Result<Converted> {
     }
     // A value that does not fit has become null.
     let misfit = (0..array.len()).find(|&row| array.is_valid(row) && numbers.is_null(row));
+    Ok(Converted::Misfit(misfit.unwrap_or(0)))
+}
+
+fn change_unit(array: &ArrayRef, target: &DataType) -> Result<Converted> {
+    let changed = cast(array, target).map_err(kernel)?;
+    let back = cast(&changed, array.data_type()).map_err(kernel)?;
+    if *back == **array {
+        return Ok(Converted::Column(changed));
+    }
+    let misfit = (0..array.len()).find(|&row| *back.slice(row, 1) != *array.slice(row, 1));
     Ok(Converted::Misfit(misfit.unwrap_or(0)))
 }
 

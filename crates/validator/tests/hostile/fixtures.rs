@@ -62,7 +62,7 @@ pub fn fixtures() -> Vec<Fixture> {
         plain("F03", |c| flip_payload(c, 0)),
         plain("F03", garbled_shard),
         plain("F04", wrong_leaf),
-        plain("I01", |c| resealed(c, INDEX_FILE, |bytes| bytes[32] ^= 1)),
+        plain("I01", |c| resealed(c, INDEX_FILE, |bytes| bytes[24] ^= 1)),
         plain("I01", |c| resealed(c, INDEX_FILE, |bytes| bytes[63] = 1)),
         plain("I02", |c| wrong_records(c, 5)),
         framed("I02", zstd, |c| wrong_records(c, 5)),

@@ -1,5 +1,12 @@
 //! Every rule of the format is noticed when it alone is broken, and nothing else is reported.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
 mod craft;
 mod fixtures;
 

@@ -175,8 +175,8 @@ proptest! {
         let fresh = columns(&cells[start..start + len]);
         let schema = schema_of(&fresh);
         for form in FORMS {
-            let file = write(&schema, &[sliced.clone()], form);
-            prop_assert!(file == write(&schema, &[fresh.clone()], form));
+            let file = write(&schema, std::slice::from_ref(&sliced), form);
+            prop_assert!(file == write(&schema, std::slice::from_ref(&fresh), form));
         }
     }
 
@@ -203,7 +203,7 @@ proptest! {
         shift in 0..8_usize,
     ) {
         let data_type = columns(&[])[kind].data_type().clone();
-        let shifted = bytes.into_iter().map(|b| Buffer::from_vec(b));
+        let shifted = bytes.into_iter().map(Buffer::from_vec);
         let shifted = shifted.map(|b| b.slice(shift.min(b.len())));
         let buffers = shifted.take(buffer_count(&data_type)).collect();
         for validation in [Validation::Full, Validation::Offsets] {
@@ -458,9 +458,10 @@ fn columns_that_do_not_fit_the_schema_are_refused() {
     let encode = |schema: Schema, columns: &[ArrayRef]| {
         encode_batch(&schema, columns, BodyCompression::None).map(|batch| batch.rows)
     };
-    assert_eq!(encode(field(DataType::Int64, true), &[one.clone()]), Ok(2));
-    assert!(encode(field(DataType::Int64, false), &[one.clone()]).is_err());
-    assert!(encode(field(DataType::Int32, true), &[one.clone()]).is_err());
+    let only = std::slice::from_ref(&one);
+    assert_eq!(encode(field(DataType::Int64, true), only), Ok(2));
+    assert!(encode(field(DataType::Int64, false), only).is_err());
+    assert!(encode(field(DataType::Int32, true), only).is_err());
     assert!(encode(field(DataType::Int64, true), &[]).is_err());
     let two = Schema::new(vec![
         Field::new("x", DataType::Int64, true),

@@ -3,7 +3,6 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, UInt32Type};
 use arrow_array::{Array, DictionaryArray, Int32Array};
-use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_schema::DataType;
 
@@ -166,7 +165,7 @@ fn bytes_under_nulls_and_empty_chunks_mean_nothing() {
             if label.is_null(row) { 777 } else { ints.value(row) }
         })
         .collect();
-    let dirty = Int64Array::new(values.into(), label.nulls().map(NullBuffer::clone));
+    let dirty = Int64Array::new(values.into(), label.nulls().cloned());
     let table = with_column(&whole, "label", Arc::new(dirty));
     let chunks =
         [table.slice(0, 0), table.slice(0, 100), table.slice(100, 0), table.slice(100, 240)];

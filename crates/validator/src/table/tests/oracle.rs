@@ -141,7 +141,8 @@ proptest! {
                 for (row, &from) in plan.rows.iter().enumerate() {
                     let found = checked.row(row).unwrap();
                     let expected = if from < 250 { (0, from) } else { (1, from - 250) };
-                    prop_assert_eq!((found.cache, found.sample_id), (expected.0, expected.1 as u64));
+                    prop_assert_eq!(found.cache, expected.0);
+                    prop_assert_eq!(found.sample_id, expected.1 as u64);
                     prop_assert_eq!(found.chunk, row / plan.chunk);
                     prop_assert_eq!(found.row_in_chunk, row % plan.chunk);
                 }
