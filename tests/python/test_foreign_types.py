@@ -96,9 +96,7 @@ def test_a_stored_column_that_is_accepted_is_shown_and_delivered(runtime, tmp_pa
 @pytest.mark.parametrize("kind", FRAMES)
 def test_polars_frames_as_sources_are_stored_or_refused(runtime, tmp_path, kind):
     frame = pl.DataFrame({"payload": [b"x"] * ROWS}).with_columns(v=FRAMES[kind])
-    (result,) = runtime.write_cache(
-        drt.ArrowSource("words", frame), tmp_path, writer_config=QUIET
-    )
+    (result,) = runtime.write_cache(drt.ArrowSource("words", frame), tmp_path, writer_config=QUIET)
     # Which library refuses, and in which words, is not promised: pyarrow sees the frame first.
     if isinstance(result, drt.CacheWriteSuccess):
         assert drt.open_cache(result.path).metadata()["v"].to_list() == FRAMES[kind].to_list()

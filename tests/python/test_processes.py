@@ -1,5 +1,6 @@
 """Forked, spawned and interrupted processes: right samples or a typed error, never a hang."""
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -257,6 +258,7 @@ def test_a_source_may_read_a_dataset_on_the_same_one_worker_runtime(cache, tmp_p
 
 
 def resources():
+    gc.collect()  # what earlier tests left in reference cycles is not ours to count
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "descriptors": len(os.listdir("/proc/self/fd")),
@@ -272,8 +274,8 @@ def test_ten_thousand_abandoned_iterators_leave_nothing_behind(runtime, cache):
     for _ in range(10_000):
         next(iter(dataset))
     after = resources()
-    assert after["threads"] == before["threads"]
-    assert after["descriptors"] == before["descriptors"]
+    assert after["threads"] <= before["threads"]
+    assert after["descriptors"] <= before["descriptors"]
     assert after["maps"] <= before["maps"] + 20
 
 
@@ -291,6 +293,6 @@ def test_runtimes_and_datasets_give_their_resources_back(cache, tmp_path):
     for number in range(5, 55):
         use(number)
     after = resources()
-    assert after["threads"] == before["threads"]
-    assert after["descriptors"] == before["descriptors"]
+    assert after["threads"] <= before["threads"]
+    assert after["descriptors"] <= before["descriptors"]
     assert after["maps"] <= before["maps"] + 20

@@ -31,6 +31,7 @@ pub struct FileIdentity {
     size_bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+    is_removed: bool,
 }
 
 impl FileIdentity {
@@ -41,6 +42,7 @@ impl FileIdentity {
             size_bytes: meta.size(),
             modified: (meta.mtime(), meta.mtime_nsec()),
             changed: (meta.ctime(), meta.ctime_nsec()),
+            is_removed: meta.nlink() == 0,
         }
     }
 }
@@ -142,7 +144,8 @@ impl ReadFile {
         self.identity
     }
 
-    /// Whether the file is no longer what was opened: changed in place, replaced or removed.
+    /// Whether the bytes behind this handle may have changed since it was opened. Removing the
+    /// file, or putting another one in its place, does not change what is open or mapped.
     ///
     /// # Errors
     /// When that cannot be told.
@@ -151,11 +154,20 @@ impl ReadFile {
             Access::Offsets(file) => file.metadata(),
             Access::Mapped(_) => fs::symlink_metadata(&self.path),
         };
-        match meta {
-            Ok(meta) => Ok(FileIdentity::of(&meta) != self.identity),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(e) => Err(Error::from_io("look at", &self.path, &e)),
+        let now = match meta {
+            Ok(meta) => FileIdentity::of(&meta),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(Error::from_io("look at", &self.path, &e)),
+        };
+        let was = self.identity;
+        if (now.device, now.inode) != (was.device, was.inode) {
+            return Ok(false);
         }
+        if now.is_removed {
+            // Unlinking changes the change time by itself.
+            return Ok((now.size_bytes, now.modified) != (was.size_bytes, was.modified));
+        }
+        Ok(now != was)
     }
 
     /// Asks the kernel to read `range` ahead; a hint.

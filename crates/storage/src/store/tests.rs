@@ -83,7 +83,7 @@ fn both_ways_of_reading_agree_and_end_at_the_end() {
 }
 
 #[test]
-fn a_changed_replaced_or_removed_file_is_noticed() {
+fn a_change_in_place_is_noticed_and_a_removal_is_none() {
     let root = directory();
     let path = root.path().join("a");
     for io in [IoMode::Mmap, IoMode::Pread] {
@@ -91,6 +91,13 @@ fn a_changed_replaced_or_removed_file_is_noticed() {
         write(&path, b"hello");
         let file = ReadFile::open(&path, io).unwrap();
         assert!(!file.changed().unwrap());
+        let other = root.path().join("b");
+        fs::rename(&path, &other).unwrap();
+        fs::remove_file(&other).unwrap();
+        assert!(!file.changed().unwrap(), "what is open stays what it is: {io:?}");
+        write(&path, b"hello");
+        assert!(!file.changed().unwrap(), "another file in its place is not this one: {io:?}");
+        let file = ReadFile::open(&path, io).unwrap();
         fs::write(&path, b"longer than before").unwrap();
         assert!(file.changed().unwrap(), "{io:?}");
     }

@@ -1,9 +1,15 @@
 //! One value of a column as a message shows it. Knows nothing of what is being checked.
 
-use arrow_array::Array;
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 
 /// Longest text or binary value shown, in characters: messages stay readable.
 const SHOWN_MAX: usize = 60;
@@ -23,9 +29,29 @@ pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
         DataType::Binary => hexadecimal(array.as_binary::<i32>().value(row)),
         DataType::LargeBinary => hexadecimal(array.as_binary::<i64>().value(row)),
         DataType::BinaryView => hexadecimal(array.as_binary_view().value(row)),
-        other => ArrayFormatter::try_new(array, &FormatOptions::new())
-            .and_then(|formatter| formatter.value(row).try_to_string())
-            .unwrap_or_else(|_| format!("a value of type {other}")),
+        DataType::Timestamp(unit, Some(zone)) => {
+            format!("{}Z in zone {zone}", formatted(&as_utc(array, *unit, row), 0))
+        }
+        _ => formatted(array, row),
+    }
+}
+
+fn formatted(array: &dyn Array, row: usize) -> String {
+    ArrayFormatter::try_new(array, &FormatOptions::new())
+        .and_then(|formatter| formatter.value(row).try_to_string())
+        .unwrap_or_else(|_| format!("a value of type {}", array.data_type()))
+}
+
+/// One instant without its zone: formatting with it needs a database of zones.
+fn as_utc(array: &dyn Array, unit: TimeUnit, row: usize) -> ArrayRef {
+    fn one<T: ArrowPrimitiveType>(array: &dyn Array, row: usize) -> ArrayRef {
+        Arc::new(PrimitiveArray::<T>::from_value(array.as_primitive::<T>().value(row), 1))
+    }
+    match unit {
+        TimeUnit::Second => one::<TimestampSecondType>(array, row),
+        TimeUnit::Millisecond => one::<TimestampMillisecondType>(array, row),
+        TimeUnit::Microsecond => one::<TimestampMicrosecondType>(array, row),
+        TimeUnit::Nanosecond => one::<TimestampNanosecondType>(array, row),
     }
 }
 
@@ -45,7 +71,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Int64Array, LargeBinaryArray, LargeStringArray, StringViewArray};
+    use arrow_array::{
+        Int64Array, LargeBinaryArray, LargeStringArray, StringViewArray, TimestampMillisecondArray,
+    };
 
     use super::*;
 
@@ -59,5 +87,7 @@ mod tests {
         let text = cell_text(&LargeStringArray::from(vec![long.as_str()]), 0);
         assert!(text.ends_with("... (200 bytes)") && text.len() < 160, "{text}");
         assert_eq!(cell_text(&Int64Array::from(vec![1]), 9), "no value");
+        let time = TimestampMillisecondArray::from(vec![1_500]).with_timezone("Europe/Berlin");
+        assert_eq!(cell_text(&time, 0), "1970-01-01T00:00:01.500Z in zone Europe/Berlin");
     }
 }

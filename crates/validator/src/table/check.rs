@@ -39,8 +39,8 @@ pub struct CacheColumns<'a> {
 /// no `payload`. Identities are whole numbers of any integer type (float64 below 2^53, float32
 /// below 2^24), known, not null. Weights are numbers, not null, finite, above 0. Stored columns
 /// have their stored type, up to integer width (values must fit), string and binary forms,
-/// dictionaries of these and all-null columns; time units and zones must be the same. Stored
-/// values equal the cache's own for that identity, except in columns named by `edited`, whose
+/// dictionaries of these, time units (values must fit) and all-null columns; zones stay the same.
+/// Stored values equal the cache's own for that identity, except in columns named by `edited`, whose
 /// values must still fit type and nullability. NaN equals NaN; -0.0 equals 0.0, as numbers do.
 /// Duplicate rows and any order are fine; extra columns of any type pass untouched.
 ///

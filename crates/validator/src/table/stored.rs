@@ -74,12 +74,7 @@ impl Conversion {
             Self::Widen => Converted::Column(cast(array, &target).map_err(kernel)?),
             Self::Integer => narrow(array, &target)?,
             Self::Unit => change_unit(array, &target)?,
-            Self::Unpack => {
-                let dictionary = array.as_any_dictionary_opt().ok_or_else(|| {
-                    Error::internal(format!("column {:?} is no dictionary", column.name))
-                })?;
-                unpack(dictionary.keys(), dictionary.values(), &target)?
-            }
+            Self::Unpack => unpack(column, array, &target)?,
             Self::OnlyNulls => match first_valid(array) {
                 Some(row) => Converted::Misfit(row),
                 None if target == DataType::Null => {
@@ -132,20 +127,20 @@ fn change_unit(array: &ArrayRef, target: &DataType) -> Result<Converted> {
     Ok(Converted::Misfit(misfit.unwrap_or(0)))
 }
 
-/// Values first, then one gather: text is never copied per row, only its 16-byte views are.
-fn unpack(keys: &dyn Array, values: &ArrayRef, target: &DataType) -> Result<Converted> {
-    let is_integer = values.data_type().is_integer();
-    let values = match is_integer {
-        true => match narrow(values, target)? {
-            Converted::Column(values) => values,
-            Converted::Misfit(_) => {
-                let wide = take(values.as_ref(), keys, None).map_err(kernel)?;
-                return narrow(&wide, target);
-            }
-        },
-        false => cast(values, target).map_err(kernel)?,
+/// Text is never copied per row, only its 16-byte views are; what the dictionary names is then
+/// converted like a plain column, so that a row, not a code, is at fault.
+fn unpack(column: &StoredColumn, array: &ArrayRef, target: &DataType) -> Result<Converted> {
+    let lost = || Error::internal(format!("column {:?} is no dictionary", column.name));
+    let dictionary = array.as_any_dictionary_opt().ok_or_else(lost)?;
+    let values = match target {
+        DataType::Utf8View | DataType::BinaryView => {
+            cast(dictionary.values(), target).map_err(kernel)?
+        }
+        _ => Arc::clone(dictionary.values()),
     };
-    take(values.as_ref(), keys, None).map(Converted::Column).map_err(kernel)
+    let unpacked = take(values.as_ref(), dictionary.keys(), None).map_err(kernel)?;
+    let inner = direct(&column.column_type, unpacked.data_type()).ok_or_else(lost)?;
+    inner.apply(column, &unpacked)
 }
 
 fn first_valid(array: &ArrayRef) -> Option<usize> {

@@ -70,6 +70,9 @@ fn every_equal_form_of_a_stored_column_is_accepted() {
     let utf8_codes = DataType::Dictionary(DataType::UInt32.into(), DataType::LargeUtf8.into());
     let int_codes = DataType::Dictionary(DataType::Int16.into(), DataType::Int64.into());
     let bin_codes = DataType::Dictionary(DataType::UInt8.into(), DataType::Binary.into());
+    let time = |unit| DataType::Timestamp(unit, Some(Arc::from("UTC")));
+    let time_codes =
+        DataType::Dictionary(DataType::UInt16.into(), time(TimeUnit::Millisecond).into());
     let forms = [
         ("label", DataType::Int16, DataType::Int64),
         ("label", int_codes, DataType::Int64),
@@ -87,6 +90,9 @@ fn every_equal_form_of_a_stored_column_is_accepted() {
         ("weight", DataType::Int8, DataType::Float64),
         ("weight", DataType::Float32, DataType::Float64),
         ("weight", DataType::Decimal128(10, 2), DataType::Float64),
+        ("at", time(TimeUnit::Second), time(TimeUnit::Microsecond)),
+        ("at", time(TimeUnit::Nanosecond), time(TimeUnit::Microsecond)),
+        ("at", time_codes, time(TimeUnit::Microsecond)),
         ("nothing", DataType::Utf8, DataType::Null),
         ("nothing", DataType::Float64, DataType::Null),
     ];

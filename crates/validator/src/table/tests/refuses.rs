@@ -1,6 +1,10 @@
 //! Every way a table can be wrong, and the words the user reads then.
 
-use arrow_array::{Date64Array, Float32Array, Int32Array, TimestampMillisecondArray};
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{
+    Date64Array, Float32Array, Int32Array, TimestampMillisecondArray, TimestampNanosecondArray,
+};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use dataset_rt_storage::Kind;
@@ -137,7 +141,6 @@ fn weights_that_cannot_be_drawn_by() {
 fn stored_types_may_not_change() {
     let caches = Caches::new();
     let whole = caches.whole();
-    let utc = Some(Arc::from("UTC"));
     let forms = [
         ("label", DataType::Float64, "int64"),
         ("label", DataType::LargeUtf8, "int64"),
@@ -145,7 +148,6 @@ fn stored_types_may_not_change() {
         ("split", DataType::LargeBinary, "large_utf8"),
         ("kept", DataType::Int8, "bool"),
         ("day", DataType::Date64, "date32"),
-        ("at", DataType::Timestamp(TimeUnit::Millisecond, utc.clone()), "timestamp[us, UTC]"),
         ("at", DataType::Timestamp(TimeUnit::Microsecond, None), "timestamp[us, UTC]"),
         ("at", DataType::Int64, "timestamp[us, UTC]"),
         ("day", DataType::Int32, "date32"),
@@ -161,6 +163,27 @@ fn stored_types_may_not_change() {
     assert_says(&caches.refuse(&put("at", Arc::new(zone)), &[]), &["Europe/Berlin"]);
     let dates = Date64Array::from(vec![0; 340]);
     assert_says(&caches.refuse(&put("day", Arc::new(dates)), &[]), &["Date64"]);
+}
+
+#[test]
+fn times_finer_than_the_stored_unit() {
+    let caches = Caches::new();
+    let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, Some(Arc::from("UTC")));
+    let whole = caches.whole();
+    let fine = cast(whole.column_by_name("at").unwrap(), &nanoseconds).unwrap();
+    let fine = fine.as_primitive::<TimestampNanosecondType>();
+    let fine: TimestampNanosecondArray =
+        fine.iter().enumerate().map(|(i, time)| time.map(|t| t + i64::from(i == 21))).collect();
+    let plain: ArrayRef = Arc::new(fine.with_timezone("UTC"));
+    let codes = DataType::Dictionary(DataType::UInt16.into(), nanoseconds.into());
+    let coded = cast(&plain, &codes).unwrap();
+    for array in [plain, coded] {
+        let table = put("at", array);
+        let error = caches.refuse(&table, &[]);
+        assert_says(&error, &["\"at\", row 21", "21.000000001", "expected", "edited="]);
+        let error = caches.refuse(&table, &["at"]);
+        assert_says(&error, &["\"at\", row 21", "fits timestamp[us, UTC]"]);
+    }
 }
 
 #[test]

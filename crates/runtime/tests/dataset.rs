@@ -1,0 +1,165 @@
+//! What users rely on, without Python: one order for any pool, damage passed over, nothing
+//! published by a failed write.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dataset_rt_runtime::{
+    Dataset, Profile, QueueBound, ReadOptions, SourceClaim, WorkerPool, WritePipeline, decide,
+};
+use dataset_rt_runtime::{Decision, OnStale};
+use dataset_rt_sampler::Mode;
+use dataset_rt_storage::format::codec::Compression;
+use dataset_rt_storage::store::{IoMode, LocalStore};
+use dataset_rt_storage::write::{
+    CacheWriter, Cell, GroupLimits, Identity, Ingest, WriteMode, WriteOptions,
+};
+use dataset_rt_storage::{Error, Kind, Result};
+
+const ROWS: u64 = 500;
+
+fn bound() -> QueueBound {
+    QueueBound { groups: 2, samples: 0, bytes: 1 << 20 }
+}
+
+fn write(parent: &Path, name: &str, workers: usize, fail_at: Option<u64>) -> Result<PathBuf> {
+    let options = WriteOptions { max_shard_bytes: 4000, compression: Compression::default() };
+    let writer = CacheWriter::begin(
+        Arc::new(LocalStore),
+        parent,
+        name,
+        options,
+        WriteMode::New,
+        &mut |_| Err(Error::conflict("nobody else writes here")),
+    )?;
+    let profile = Arc::new(Profile::new(false));
+    let mut pipeline = WritePipeline::new(writer, options.compression, workers, bound(), profile);
+    let limits = GroupLimits::new(options.max_shard_bytes, &options.compression);
+    let mut ingest = Ingest::new(name, None, limits);
+    for i in 0..ROWS {
+        if fail_at == Some(i) {
+            return Err(Error::invalid("the source failed"));
+        }
+        ingest.push_payload(format!("payload {i} of {name}").repeat(3).as_bytes())?;
+        ingest.cell(0, "label", Cell::Int((i % 10) as i64))?;
+        ingest.end_row()?;
+        while let Some(group) = ingest.take_group() {
+            let schema = ingest.schema().cloned().unwrap_or_default();
+            pipeline.push(&schema, group, &mut || Ok(()))?;
+        }
+    }
+    let (schema, groups) = ingest.finish()?;
+    for group in groups {
+        pipeline.push(&schema, group, &mut || Ok(()))?;
+    }
+    pipeline.publish(Identity::default()).map(|published| published.path)
+}
+
+fn open(paths: &[PathBuf], mode: Mode, workers: usize, ahead: u64) -> Result<Dataset> {
+    let options = ReadOptions {
+        seed: 7,
+        mode,
+        prefetch_samples: ahead,
+        prefetch_bytes: Some(1000),
+        validate_cache: false,
+        verify: true,
+        io: IoMode::Auto,
+    };
+    Dataset::open(paths, options, Arc::new(WorkerPool::new(workers)))
+}
+
+type Seen = Vec<std::result::Result<(u64, u64, Vec<u8>), Kind>>;
+
+fn epoch(dataset: &Dataset) -> Seen {
+    let mut stream = dataset.claim().unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let mut block = match stream.next_block(&mut || Ok(())) {
+            Ok(Some(block)) => block,
+            Ok(None) => return seen,
+            Err(error) => {
+                seen.push(Err(error.kind()));
+                continue;
+            }
+        };
+        for i in 0..block.len() {
+            if i >= block.fetched() {
+                if let Err(error) = block.fetch_more() {
+                    seen.push(Err(error.kind()));
+                    continue;
+                }
+            }
+            let (cache, sample) = block.identity(i);
+            let payload = block.take_payload(i).unwrap();
+            seen.push(Ok((cache, sample, payload.as_slice().to_vec())));
+        }
+    }
+}
+
+#[test]
+fn one_order_for_any_pool_read_ahead_and_order_of_paths() {
+    let root = tempfile::tempdir().unwrap();
+    let a = write(root.path(), "a", 1, None).unwrap();
+    let b = write(root.path(), "b", 3, None).unwrap();
+    let expected = epoch(&open(&[a.clone(), b.clone()], Mode::Multinomial, 1, 1).unwrap());
+    assert_eq!(expected.len() as u64, 2 * ROWS);
+    for workers in 1..=4 {
+        for ahead in [1, 2, 3, 64, 1000] {
+            let dataset = open(&[b.clone(), a.clone()], Mode::Multinomial, workers, ahead).unwrap();
+            assert_eq!(epoch(&dataset), expected, "{workers} workers, {ahead} ahead");
+        }
+    }
+}
+
+#[test]
+fn table_order_delivers_every_sample_once_with_its_payload() {
+    let root = tempfile::tempdir().unwrap();
+    let path = write(root.path(), "a", 2, None).unwrap();
+    let seen = epoch(&open(&[path], Mode::Sequential, 2, 64).unwrap());
+    for (i, sample) in seen.iter().enumerate() {
+        let (_, sample_id, payload) = sample.as_ref().unwrap();
+        assert_eq!(*sample_id, i as u64);
+        assert_eq!(*payload, format!("payload {i} of a").repeat(3).into_bytes());
+    }
+    assert_eq!(seen.len() as u64, ROWS);
+}
+
+#[test]
+fn only_samples_in_a_damaged_block_are_lost() {
+    let root = tempfile::tempdir().unwrap();
+    let path = write(root.path(), "a", 2, None).unwrap();
+    let shard = path.join("shards/000001.arrow");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&shard, bytes).unwrap();
+    let seen = epoch(&open(&[path], Mode::Sequential, 2, 64).unwrap());
+    assert_eq!(seen.len() as u64, ROWS, "every position is delivered or refused");
+    let lost: Vec<usize> = (0..seen.len()).filter(|&i| seen[i] == Err(Kind::Corrupt)).collect();
+    assert!(!lost.is_empty() && lost.len() < 100, "{lost:?}");
+    assert!(lost.windows(2).all(|pair| pair[1] == pair[0] + 1), "one shard, no other");
+}
+
+#[test]
+fn a_failed_write_leaves_nothing_and_the_next_one_succeeds() {
+    let root = tempfile::tempdir().unwrap();
+    assert!(write(root.path(), "a", 2, Some(300)).is_err());
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+    write(root.path(), "a", 2, None).unwrap();
+}
+
+#[test]
+fn a_cache_is_reused_only_for_the_same_claim() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a");
+    let plain = SourceClaim::default();
+    assert_eq!(decide(&path, &plain, OnStale::Error, false), Ok(Decision::Write));
+    write(root.path(), "a", 1, None).unwrap();
+    let reuse = Ok(Decision::Reuse { samples: ROWS });
+    assert_eq!(decide(&path, &plain, OnStale::Error, true), reuse);
+    let other = SourceClaim { fingerprint: Some("v2".into()), schema: None };
+    let refused = decide(&path, &other, OnStale::Error, false).unwrap_err();
+    assert!(refused.message().contains("v2"), "{refused}");
+    assert_eq!(decide(&path, &other, OnStale::Rewrite, false), Ok(Decision::Replace));
+    assert_eq!(decide(&path, &other, OnStale::Reuse, false), reuse);
+}
