@@ -13,7 +13,7 @@ import polars as pl
 
 from dataset_rt.arguments import to_count, to_integer, to_names
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
-from dataset_rt.frames import AnyArrowTable, to_stream_exporter
+from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
 from dataset_rt.samples import CachedSample
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ class CachedDataset:
             >>> table = dataset.get_metadata()
             >>> dataset.update_metadata(table.with_columns(weight=pl.col("position") + 0.5))
         """
+        refuse_unsendable(df)
         self._native.update_table(to_stream_exporter(df, "df"), to_names(edited, "edited"))
 
     def set_epoch_len(self, n: int) -> None:

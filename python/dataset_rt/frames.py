@@ -41,17 +41,9 @@ def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
 
     Raises:
         TypeError: `table` is lazy, a single column, or has no Arrow interface.
-        InvalidInputError: a Polars column holds Python objects; they would cross as addresses.
     """
     if isinstance(table, pl.LazyFrame):
         raise TypeError(f"{argument} is a polars.LazyFrame; pass {argument}.collect()")
-    if isinstance(table, pl.DataFrame):
-        objects = [name for name, dtype in table.schema.items() if dtype == pl.Object]
-        if objects:
-            raise InvalidInputError(
-                f"{argument} has columns of Python objects ({objects}); expected Arrow types; "
-                "cast or drop them"
-            )
     if isinstance(table, (pl.Series, pa.Array, pa.ChunkedArray)):
         raise TypeError(
             f"{argument} is a single column ({_type_name(table)}); pass a table, for example "
@@ -65,6 +57,24 @@ def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
         f"{argument} is {_type_name(table)}; pass a polars.DataFrame, a pyarrow.Table or another "
         "table with __arrow_c_stream__ or __arrow_c_array__"
     )
+
+
+def refuse_unsendable(table: object) -> None:
+    """Refuse Polars columns that Arrow cannot carry: objects would cross as addresses.
+
+    Args:
+        table: What the caller passed.
+
+    Raises:
+        InvalidInputError: A column holds Python objects or 128-bit integers.
+    """
+    if not isinstance(table, pl.DataFrame):
+        return
+    for name, dtype in table.schema.items():
+        if dtype in (pl.Object, pl.Int128):
+            raise InvalidInputError(
+                f'column "{name}" has type {dtype}, which Arrow cannot carry; cast or drop it'
+            )
 
 
 def _single_batch(table: ArrowArrayExporter) -> ArrowStreamExporter:

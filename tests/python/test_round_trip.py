@@ -23,7 +23,6 @@ INFERRED = {
     "naive": [MOMENT, None, datetime.max],
     "utc": [MOMENT.replace(tzinfo=UTC), None, None],
     "zoned": [MOMENT.replace(tzinfo=BERLIN), None, None],
-    "offset": [datetime.fromisoformat("2020-01-01T00:00:00+05:30"), None, None],
 }
 DECLARED = {
     "int8": (pa.int8(), [-128, None, 127]),

@@ -54,6 +54,6 @@ def test_rule_ids_of_document_and_validator_agree():
     document = (ROOT / "docs/format/v0.md").read_text()
     rules = (ROOT / "crates/validator/src/cache/rules.rs").read_text()
     in_document = re.findall(r"\*\*\[([A-Z]\d\d)\]\*\*", document)
-    in_code = re.findall(r'rule\("([A-Z]\d\d)"', rules)
+    in_code = re.findall(r'rule\(\s*"([A-Z]\d\d)"', rules)
     assert len(in_document) == len(set(in_document))
     assert sorted(in_document) == sorted(in_code)

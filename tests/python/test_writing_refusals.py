@@ -1,7 +1,7 @@
 """A bad sample fails its source with a message that says where and what, and leaves nothing."""
 
 from collections import OrderedDict
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
@@ -32,12 +32,6 @@ TYPE_CHANGES = {
     "naive to zoned": (NAIVE, ZONED, "timestamp", "UTC"),
     "zoned to naive": (ZONED, NAIVE, "UTC", "datetime"),
     "zone to zone": (ZONED, BERLIN, "UTC", "Europe/Berlin"),
-    "offset to offset": (
-        datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=1))),
-        datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=2))),
-        "+01:00",
-        "+02:00",
-    ),
 }
 
 

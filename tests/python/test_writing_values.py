@@ -175,13 +175,15 @@ def test_both_halves_of_a_repeated_hour_stay_apart(runtime, tmp_path):
     assert column.diff()[1] == timedelta(hours=1)
 
 
-def test_a_fixed_offset_keeps_its_instant(runtime, tmp_path):
+def test_a_fixed_offset_is_refused_with_advice(runtime, tmp_path):
+    # Polars knows no offset zones: the table could never be shown.
     moment = datetime(2020, 1, 1, 12, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-    path = written(runtime, tmp_path, [(b"", {"v": moment})])
-    field = drt.open_cache(path).schema.field("v")
-    assert field.type == pa.timestamp("us", "+05:30")
-    (sample,) = opened(runtime, path)
-    assert sample.metadata["v"] == moment
+    (result,) = runtime.write_cache(ListSource("words", [(b"", {"v": moment})]), tmp_path)
+    assert isinstance(result, drt.CacheWriteError)
+    assert "astimezone" in result.message
+    zero = moment.astimezone(timezone(timedelta(0)))
+    path = written(runtime, tmp_path, [(b"", {"v": zero})])
+    assert drt.open_cache(path).schema.field("v").type == pa.timestamp("us", "UTC")
 
 
 def test_nan_and_negative_zero_keep_their_bits(runtime, tmp_path):

@@ -71,7 +71,8 @@ impl ValueTypes {
             // Only a declared uint64 column holds more.
             let number: u64 = value.extract().map_err(|_| {
                 Error::invalid(format!(
-                    "found the int {}; expected a value within int64; store it as str or float",
+                    "found the int {}; expected a value within int64, or a declared uint64; \
+                     store it as str or float",
                     value.str().map_or_else(|_| String::new(), |text| text.to_string())
                 ))
             })?;

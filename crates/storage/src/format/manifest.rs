@@ -11,6 +11,7 @@ use super::index::{IndexKind, index_size_bytes};
 use super::limits::{
     BLOCK_BYTES, COLUMNS_MAX, DICTIONARY_BYTES_MAX, FORMAT_VERSION, MANIFEST_BYTES_MAX,
 };
+use super::name::normalise_name;
 use super::schema::{ColumnType, StoredColumn, StoredSchema};
 use crate::{Error, Kind, Result};
 
@@ -235,6 +236,8 @@ impl Manifest {
         must(self.block_bytes == BLOCK_BYTES, "block_bytes is not 65536")?;
         let content = from_hex(&self.content_blake3).ok_or_else(|| corrupt("content_blake3"))?;
         must(cache_id_of(&content) == self.cache_id, "cache_id is not that of content_blake3")?;
+        let is_name = normalise_name(&self.source_name).is_ok_and(|name| name == self.source_name);
+        must(is_name, "source_name is not a plain path segment")?;
         must(self.samples_total > 0, "samples_total is 0")?;
         must(!self.shards.is_empty(), "there are no shards")?;
         let rows = self.shards.iter().try_fold(0_u64, |sum, s| sum.checked_add(s.rows));
@@ -396,7 +399,8 @@ mod tests {
 
     #[test]
     fn crafted_manifests_with_a_right_digest_are_refused() {
-        let crafted: [fn(&mut Manifest); 12] = [
+        let crafted: [fn(&mut Manifest); 13] = [
+            |m| m.source_name = "../../x".into(),
             |m| m.cache_id += 1,
             |m| m.samples_total = 4,
             |m| m.shards[0].rows = u64::MAX,

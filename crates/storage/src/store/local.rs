@@ -89,7 +89,11 @@ impl Store for LocalStore {
             Ok(meta) if meta.is_file() => Ok(Some(EntryKind::File { size_bytes: meta.len() })),
             Ok(meta) if meta.is_dir() => Ok(Some(EntryKind::Directory)),
             Ok(_) => Ok(Some(EntryKind::Other)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                Ok(None)
+            }
             Err(e) => Err(Error::from_io("look at", path, &e)),
         }
     }

@@ -208,6 +208,9 @@ impl RowCheck<'_> {
                 return Err(at(Error::corrupt(text)));
             }
             let start = bytes.len();
+            if bytes.try_reserve(raw_len as usize).is_err() {
+                return Err(at(Error::corrupt(format!("no memory for {raw_len} bytes"))));
+            }
             bytes.resize(start + raw_len as usize, 0);
             let frame = stored.value(i);
             let target = bytes.get_mut(start..).unwrap_or_default();

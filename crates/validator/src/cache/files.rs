@@ -5,7 +5,9 @@ use std::path::Path;
 use dataset_rt_storage::Result;
 use dataset_rt_storage::format::digest::{Digest, FileHasher, to_hex};
 use dataset_rt_storage::format::index::{INDEX_HEADER_BYTES, encode_header};
-use dataset_rt_storage::format::manifest::{DIGESTS_FILE, INDEX_FILE, Manifest, VerifiedFile};
+use dataset_rt_storage::format::manifest::{
+    DIGESTS_FILE, INDEX_FILE, Manifest, SHARDS_DIR, VerifiedFile,
+};
 use dataset_rt_storage::store::{EntryKind, IoMode, LocalStore, ReadFile, Store};
 
 use super::report::Report;
@@ -24,6 +26,11 @@ pub(super) fn check_sizes(
     manifest: &Manifest,
     report: &mut Report,
 ) -> Result<Vec<bool>> {
+    match LocalStore.kind(&path.join(SHARDS_DIR))? {
+        Some(EntryKind::Directory) => {}
+        Some(_) => report.broken("F01", SHARDS_DIR, "", "a directory", "a file or link"),
+        None => report.broken("F01", SHARDS_DIR, "", "a directory", "nothing"),
+    }
     let mut is_whole = Vec::new();
     for file in all_files(manifest) {
         report.files_checked += 1;

@@ -10,6 +10,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
+use arrow_select::take::take;
 
 /// Longest text or binary value shown, in characters: messages stay readable.
 const SHOWN_MAX: usize = 60;
@@ -21,6 +22,13 @@ pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
     }
     if array.logical_nulls().is_some_and(|nulls| nulls.is_null(row)) {
         return "null".to_owned();
+    }
+    if let Some(dictionary) = array.as_any_dictionary_opt() {
+        let key = dictionary.keys().slice(row, 1);
+        return match take(dictionary.values().as_ref(), key.as_ref(), None) {
+            Ok(value) => cell_text(value.as_ref(), 0),
+            Err(_) => format!("a value of type {}", array.data_type()),
+        };
     }
     match array.data_type() {
         DataType::Utf8 => quoted(array.as_string::<i32>().value(row)),

@@ -40,9 +40,10 @@ pub struct CacheColumns<'a> {
 /// below 2^24), known, not null. Weights are numbers, not null, finite, above 0. Stored columns
 /// have their stored type, up to integer width (values must fit), string and binary forms,
 /// dictionaries of these, time units (values must fit) and all-null columns; zones stay the same.
-/// Stored values equal the cache's own for that identity, except in columns named by `edited`, whose
-/// values must still fit type and nullability. NaN equals NaN; -0.0 equals 0.0, as numbers do.
-/// Duplicate rows and any order are fine; extra columns of any type pass untouched.
+/// Stored values equal the cache's own for that identity, except in columns named by `edited`,
+/// whose values must still fit type and nullability. NaN equals NaN; -0.0 equals 0.0, as numbers
+/// do. Duplicate rows and any order are fine; extra columns pass untouched, but for types that
+/// Polars has no form for.
 ///
 /// `table` must have passed Arrow's full validation (offsets, UTF-8, dictionary keys) before: this
 /// function trusts arrays to be what they say. It compares whole runs of bytes where table rows
@@ -50,8 +51,8 @@ pub struct CacheColumns<'a> {
 ///
 /// # Errors
 /// `InvalidInput` at the first fault, naming column, row (0-based, in the whole table), expected
-/// and found value and the way out; `Unsupported` above 2^32 - 1 rows; `Internal` when `caches`
-/// are not what `schema` says.
+/// and found value and the way out; `Unsupported` above 2^32 - 1 rows and for such types;
+/// `Internal` when `caches` are not what `schema` says.
 pub fn check_table(
     table_schema: &SchemaRef,
     table: &[RecordBatch],

@@ -97,7 +97,12 @@ fn every_equal_form_of_a_stored_column_is_accepted() {
         ("nothing", DataType::Float64, DataType::Null),
     ];
     for (name, form, kept) in forms {
-        let array = cast(whole.column_by_name(name).unwrap(), &form).unwrap();
+        let own = whole.column_by_name(name).unwrap();
+        // In two steps: Arrow's cast to a dictionary forgets to convert time units.
+        let array = match &form {
+            DataType::Dictionary(_, values) => cast(&cast(own, values).unwrap(), &form).unwrap(),
+            _ => cast(own, &form).unwrap(),
+        };
         let checked = caches.check(&with_column(&whole, name, array), &[]);
         let checked = checked.unwrap_or_else(|e| panic!("{name} as {form}: {e}"));
         let got = checked.batches()[0].column_by_name(name).unwrap();
