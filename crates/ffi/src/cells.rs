@@ -7,10 +7,13 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
+use dataset_rt_storage::Error;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyArray;
+
+use crate::failure::to_py;
 
 /// One dict per row of `columns`, with `keys` as keys.
 ///
@@ -110,13 +113,26 @@ fn set_through_pyarrow<'py>(
     key: &Bound<'py, PyString>,
     column: &ArrayRef,
 ) -> PyResult<()> {
+    let failed = |error: PyErr| no_python_form(py, key, error);
     let column = to_python_resolution(column)?;
     let column = PyArray::from_array_ref(column);
-    let list = column.to_pyarrow(py)?.call_method0("to_pylist")?;
+    let list = column.to_pyarrow(py)?.call_method0("to_pylist").map_err(failed)?;
     for (dict, value) in dicts.iter().zip(list.cast_into::<PyList>()?) {
         dict.set_item(key, value)?;
     }
     Ok(())
+}
+
+/// Dates after the year 9999, for instance: the cache holds what Python cannot.
+fn no_python_form(py: Python<'_>, key: &Bound<'_, PyString>, error: PyErr) -> PyErr {
+    let text = format!(
+        "column {key:?} holds a value without a Python form ({}); drop the row or the column from \
+         the table, or read it as Arrow",
+        error.value(py)
+    );
+    let typed = to_py(py, &Error::unsupported(text));
+    typed.set_cause(py, Some(error));
+    typed
 }
 
 /// Python times count microseconds: nanoseconds are cut, as Polars does.

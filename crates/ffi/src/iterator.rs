@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use arrow_array::{Array, ArrayRef};
 use dataset_rt_runtime::{Block, Stream};
 use dataset_rt_storage::Error;
 use dataset_rt_storage::read::Payload;
@@ -30,13 +31,20 @@ struct Place {
 struct OpenBlock {
     block: Block,
     next: usize,
-    metadata: std::vec::IntoIter<Py<PyDict>>,
+    metadata: std::vec::IntoIter<PyResult<Py<PyDict>>>,
 }
 
 impl NativeSampleIterator {
     /// Iterates `stream`.
     pub fn new(maker: Arc<SampleMaker>, keys: Vec<Py<PyString>>, stream: Stream) -> Self {
         Self { maker, keys, place: Mutex::new(Place { stream, block: None }) }
+    }
+
+    fn one_dict(&self, py: Python<'_>, block: &Block, i: usize) -> PyResult<Py<PyDict>> {
+        let columns: Vec<ArrayRef> = block.columns().iter().map(|c| c.slice(i, 1)).collect();
+        let mut dicts = metadata_dicts(py, &self.keys, &columns, 1)?;
+        let dict = dicts.pop().map(Bound::unbind);
+        dict.ok_or_else(|| to_py(py, &Error::internal("one row gave no metadata")))
     }
 
     /// Brings the next block in hand; false at the end of the window.
@@ -51,8 +59,12 @@ impl NativeSampleIterator {
             Ok(None) => return Ok(false),
             Err(error) => return Err(attention.explain(py, &error)),
         };
-        let dicts = metadata_dicts(py, &self.keys, block.columns(), block.len())?;
-        let metadata: Vec<Py<PyDict>> = dicts.into_iter().map(Bound::unbind).collect();
+        let metadata: Vec<PyResult<Py<PyDict>>> =
+            match metadata_dicts(py, &self.keys, block.columns(), block.len()) {
+                Ok(dicts) => dicts.into_iter().map(|dict| Ok(dict.unbind())).collect(),
+                // Only the samples whose values cannot be shown are lost.
+                Err(_) => (0..block.len()).map(|i| self.one_dict(py, &block, i)).collect(),
+            };
         place.block = Some(OpenBlock { block, next: 0, metadata: metadata.into_iter() });
         Ok(true)
     }
@@ -89,12 +101,13 @@ impl OpenBlock {
         &mut self,
         py: Python<'py>,
         maker: &SampleMaker,
-        metadata: Py<PyDict>,
+        metadata: PyResult<Py<PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let i = self.next;
         // Counted before anything can fail: a damaged sample is passed over by the next call.
         self.next += 1;
         let payload = fetched_payload(py, &mut self.block, i)?;
+        let metadata = metadata?;
         maker.make(py, payload, metadata.into_bound(py), self.block.identity(i))
     }
 }

@@ -12,7 +12,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use pyo3_arrow::input::AnyRecordBatch;
 
-use crate::failure::to_py;
+use crate::failure::{guarded, to_py};
 
 /// Ready-made record batches that any Arrow tool can take, as often as it likes.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -31,7 +31,7 @@ impl NativeTable {
 #[pymethods]
 impl NativeTable {
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        Ok(to_schema_pycapsule(py, self.schema.as_ref())?)
+        guarded(py, || Ok(to_schema_pycapsule(py, self.schema.as_ref())?))
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -56,7 +56,7 @@ impl NativeTable {
             })
             .collect();
         let reader = Box::new(ArrayIterator::new(arrays.into_iter(), Arc::new(field)));
-        Ok(to_stream_pycapsule(py, reader, requested_schema)?)
+        guarded(py, || Ok(to_stream_pycapsule(py, reader, requested_schema)?))
     }
 }
 

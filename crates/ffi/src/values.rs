@@ -1,5 +1,6 @@
 //! One metadata value from Python to a cell. Knows no column: types are compared in the core.
 
+use dataset_rt_storage::format::schema::check_zone;
 use dataset_rt_storage::write::Cell;
 use dataset_rt_storage::{Error, Result};
 use pyo3::prelude::*;
@@ -123,6 +124,7 @@ impl ValueTypes {
         }
         for attribute in ["key", "zone"] {
             if let Ok(name) = zone.getattr(attribute).and_then(|name| name.extract::<String>()) {
+                check_zone(&name)?;
                 return Ok(Some(name));
             }
         }

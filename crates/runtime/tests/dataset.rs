@@ -1,6 +1,8 @@
 //! What users rely on, without Python: one order for any pool, damage passed over, nothing
 //! published by a failed write.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -83,11 +85,11 @@ fn epoch(dataset: &Dataset) -> Seen {
             }
         };
         for i in 0..block.len() {
-            if i >= block.fetched() {
-                if let Err(error) = block.fetch_more() {
-                    seen.push(Err(error.kind()));
-                    continue;
-                }
+            if i >= block.fetched()
+                && let Err(error) = block.fetch_more()
+            {
+                seen.push(Err(error.kind()));
+                continue;
             }
             let (cache, sample) = block.identity(i);
             let payload = block.take_payload(i).unwrap();

@@ -22,8 +22,9 @@ pub const METADATA_BATCH_ROWS: u64 = 1 << 20;
 pub const METADATA_BATCH_BYTES: u64 = 32 * 1024 * 1024;
 /// Rows of one content group, see `content`.
 pub const CONTENT_GROUP_ROWS: u64 = 4096;
-/// Largest manifest in bytes: 10,000 shards need 2 MiB; a header cannot make us read more.
-pub const MANIFEST_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Largest manifest in bytes: 10,000 shards need 2 MiB. Parsed JSON takes about ten times its
+/// text in memory, so this also bounds what a crafted manifest can make us allocate.
+pub const MANIFEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Largest zstd dictionary in bytes.
 pub const DICTIONARY_BYTES_MAX: u64 = 1024 * 1024;
 /// Largest source name in UTF-8 bytes: leaves room in a 255-byte path segment for our affixes.

@@ -191,10 +191,8 @@ impl Manifest {
         let header: Header =
             serde_json::from_slice(bytes).map_err(|e| corrupt(&format!("not a manifest: {e}")))?;
         if header.format != FORMAT_NAME {
-            return Err(corrupt(&format!(
-                "format is {:?}; expected {FORMAT_NAME:?}",
-                header.format
-            )));
+            let found: String = header.format.chars().take(40).collect();
+            return Err(corrupt(&format!("format is {found:?}; expected {FORMAT_NAME:?}")));
         }
         if header.format_version != FORMAT_VERSION {
             return Err(Error::unsupported(format!(
@@ -322,6 +320,8 @@ impl FileEntry {
 }
 
 fn corrupt(what: &str) -> Error {
+    // A crafted manifest must not make messages as long as itself.
+    let what: String = what.chars().take(400).collect();
     Error::corrupt(format!("{MANIFEST_FILE} is damaged or not ours: {what}; rebuild the cache"))
 }
 

@@ -72,12 +72,7 @@ impl ColumnType {
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
             DataType::Date32 => Self::Date32,
             DataType::Timestamp(unit, zone) => {
-                if let Some(zone) = zone.as_deref().filter(|zone| is_offset(zone)) {
-                    return Err(Error::unsupported(format!(
-                        "time zone {zone:?} is an offset, which Polars cannot show; convert the \
-                         times to UTC or another named zone"
-                    )));
-                }
+                zone.as_deref().map_or(Ok(()), check_zone)?;
                 Self::Timestamp(*unit, zone.clone())
             }
             DataType::Dictionary(_, values) => Self::from_arrow(values)?,
@@ -164,7 +159,7 @@ impl ColumnType {
                 let inner = text.strip_prefix("timestamp[")?.strip_suffix(']')?;
                 let (unit, zone) = match inner.split_once(", ") {
                     None => (inner, None),
-                    Some((_, "")) => return None,
+                    Some((_, zone)) if zone.is_empty() || zone.contains('\0') => return None,
                     Some((unit, zone)) => (unit, Some(Arc::from(zone))),
                 };
                 Self::Timestamp(unit_from_text(unit)?, zone)
@@ -189,9 +184,20 @@ impl ColumnType {
     }
 }
 
-/// Whether a zone is an offset like `+05:30` and not a name.
-fn is_offset(zone: &str) -> bool {
-    zone.starts_with(['+', '-'])
+/// Refuses time zones that could be written but never shown: Polars knows named zones only.
+/// Stored caches are not held to it: zone databases grow.
+///
+/// # Errors
+/// `Unsupported` for offsets like `+05:30` and names that no database knows.
+pub fn check_zone(zone: &str) -> Result<()> {
+    let is_offset = zone.starts_with(['+', '-']);
+    if !is_offset && zone.parse::<arrow_array::timezone::Tz>().is_ok() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "time zone {zone:?} is an offset or unknown, which Polars cannot show; convert the times \
+         to UTC or another named zone"
+    )))
 }
 
 fn unit_text(unit: TimeUnit) -> &'static str {
@@ -345,6 +351,11 @@ pub fn check_column_name(name: &str) -> Result<()> {
     if name.is_empty() {
         return Err(Error::invalid("a metadata column has an empty name; give it a name"));
     }
+    if name.contains('\0') {
+        return Err(Error::invalid(format!(
+            "metadata column {name:?} has a NUL in its name, which Arrow cannot carry; rename it"
+        )));
+    }
     if RESERVED_COLUMNS.contains(&name) {
         return Err(Error::invalid(format!(
             "metadata column {name:?} is reserved ({}); rename it",
@@ -382,6 +393,16 @@ mod tests {
         }
         for bad in ["", "int", "timestamp", "timestamp[us, ]", "timestamp[min]"] {
             assert_eq!(ColumnType::from_text(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_named_zones_are_written() {
+        for zone in ["UTC", "Europe/Berlin", "America/New_York"] {
+            assert_eq!(check_zone(zone), Ok(()), "{zone}");
+        }
+        for zone in ["+05:30", "-00:00", "Nowhere/Land", "", "a\0b"] {
+            assert!(check_zone(zone).is_err(), "{zone:?}");
         }
     }
 

@@ -96,6 +96,12 @@ pub(super) fn weight_field() -> Field {
 
 /// Refuses types that Polars cannot show: a table that went in must come out again.
 fn check_shown(field: &Field) -> Result<()> {
+    if field.name().contains('\0') {
+        return Err(Error::invalid(format!(
+            "column {:?} has a NUL in its name, which Arrow cannot carry; rename it",
+            field.name()
+        )));
+    }
     match unshown(field.data_type()) {
         None => Ok(()),
         Some(found) => Err(Error::unsupported(format!(

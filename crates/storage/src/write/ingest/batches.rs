@@ -2,6 +2,7 @@
 //! The caller has validated the arrays in full.
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampSecondType;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
@@ -192,10 +193,18 @@ impl Ingest {
             );
             return Err(self.refuse(row, text));
         }
-        cast_strict(array, &expected.to_arrow()).map_err(|e| {
+        let array = cast_strict(array, &expected.to_arrow()).map_err(|e| {
             let text = format!("column {name:?} does not fit {}: {e}", expected.to_text());
             self.refuse(row, text)
-        })
+        })?;
+        if let Some(at) = first_beyond_milliseconds(&array) {
+            let text = format!(
+                "column {name:?} holds a time in seconds that milliseconds cannot; Polars would \
+                 show another one; correct the value"
+            );
+            return Err(self.refuse(row + at as u64, text));
+        }
+        Ok(array)
     }
 
     /// Ends groups where single rows would have ended them.
@@ -253,6 +262,13 @@ fn is_lossless(found: &ColumnType, expected: &ColumnType) -> bool {
     let is_integer = |t: &ColumnType| t.to_arrow().is_integer();
     (is_integer(found) && is_integer(expected))
         || (*found == ColumnType::Float32 && *expected == ColumnType::Float64)
+}
+
+/// Polars has no seconds and multiplies without looking.
+fn first_beyond_milliseconds(array: &ArrayRef) -> Option<usize> {
+    let seconds = array.as_primitive_opt::<TimestampSecondType>()?;
+    (0..seconds.len())
+        .find(|&i| seconds.is_valid(i) && seconds.value(i).checked_mul(1000).is_none())
 }
 
 fn cast_strict(
