@@ -41,9 +41,12 @@ def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
 
     Raises:
         TypeError: `table` is lazy, a single column, or has no Arrow interface.
+        InvalidInputError: A column name of a Polars frame has a NUL.
     """
     if isinstance(table, pl.LazyFrame):
         raise TypeError(f"{argument} is a polars.LazyFrame; pass {argument}.collect()")
+    if isinstance(table, pl.DataFrame):
+        _refuse_nul_names(table)
     if isinstance(table, (pl.Series, pa.Array, pa.ChunkedArray)):
         raise TypeError(
             f"{argument} is a single column ({_type_name(table)}); pass a table, for example "
@@ -74,6 +77,15 @@ def refuse_unsendable(table: object) -> None:
         if dtype in (pl.Object, pl.Int128):
             raise InvalidInputError(
                 f'column "{name}" has type {dtype}, which Arrow cannot carry; cast or drop it'
+            )
+
+
+def _refuse_nul_names(table: pl.DataFrame) -> None:
+    # Polars aborts the process when it exports such a name.
+    for name in table.columns:
+        if "\0" in name:
+            raise InvalidInputError(
+                f"column {name!r} has a NUL in its name, which Arrow cannot carry; rename it"
             )
 
 

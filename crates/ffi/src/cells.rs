@@ -125,8 +125,9 @@ fn set_through_pyarrow<'py>(
 
 /// Dates after the year 9999, for instance: the cache holds what Python cannot.
 fn no_python_form(py: Python<'_>, key: &Bound<'_, PyString>, error: PyErr) -> PyErr {
+    let name = key.to_string();
     let text = format!(
-        "column {key:?} holds a value without a Python form ({}); drop the row or the column from \
+        "column {name:?} holds a value without a Python form ({}); drop the row or the column from \
          the table, or read it as Arrow",
         error.value(py)
     );

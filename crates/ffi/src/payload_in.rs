@@ -23,7 +23,8 @@ pub fn with_bytes<R>(
             .map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
         Err(Error::invalid(format!(
             "payload is a {type_name}{why}; expected bytes or another C-contiguous buffer \
-             (bytearray, memoryview, numpy array, pyarrow.Buffer, mmap)"
+             (bytearray, memoryview, numpy array, pyarrow.Buffer, mmap); encode it first \
+             (str.encode(), numpy.ascontiguousarray(), an image as PNG or JPEG)"
         )))
     };
     // NumPy scalars export buffers, but count as numbers.

@@ -3,7 +3,7 @@
 use dataset_rt_storage::read::Payload;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyString, PyType};
+use pyo3::types::{PyDict, PyMemoryView, PyString, PyType};
 
 use crate::payload_out::NativePayload;
 
@@ -38,7 +38,7 @@ impl SampleMaker {
             let owner = Bound::new(py, NativePayload::new(payload))?;
             PyMemoryView::from(owner.as_any())?.into_any()
         } else {
-            PyBytes::new(py, payload.as_slice()).into_any()
+            copied_bytes(py, payload.as_slice())?
         };
         let cache_id = identity.0.into_pyobject(py)?.into_any();
         let sample_id = identity.1.into_pyobject(py)?.into_any();
@@ -72,6 +72,18 @@ impl SampleMaker {
             }
         }
         Ok(sample)
+    }
+}
+
+/// A new `bytes` object; `PyBytes::new` would panic when memory runs out.
+fn copied_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the pointer is valid for `len` bytes and Python copies them before it returns; the
+    // new object is owned by the result.
+    unsafe {
+        Bound::from_owned_ptr_or_err(
+            py,
+            ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t),
+        )
     }
 }
 

@@ -36,7 +36,11 @@ impl SourceMembers {
             Ok(source.getattr_opt(name)?.filter(|value| !value.is_none()))
         };
         let wrong = |name: &str, expected: &str| {
-            to_py(py, &Error::invalid(format!("source.{name} is not {expected}; correct it")))
+            let found = source.getattr(name).map_or_else(
+                |_| String::new(),
+                |value| value.get_type().name().map_or_else(|_| String::new(), |n| n.to_string()),
+            );
+            to_py(py, &Error::invalid(format!("source.{name} is {found}; expected {expected}")))
         };
         let fingerprint = member("fingerprint")?
             .map(|value| value.extract::<String>().map_err(|_| wrong("fingerprint", "a str")))

@@ -45,7 +45,7 @@ pub fn normalise_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<V
         let folded: String = name.to_uppercase().to_lowercase().nfc().collect();
         if let Some(first) = seen.insert(folded, name.clone()) {
             return Err(Error::invalid(format!(
-                "source names {first:?} and {name:?} are the same but for case; expected \
+                "source names {first:?} and {name:?} are the same name, case aside; expected \
                  distinct names in one call; rename one"
             )));
         }

@@ -61,9 +61,9 @@ pub fn verify_cache(path: &Path, level: Level) -> Result<Report> {
             return Err(Error::new(
                 Kind::NotFound,
                 format!(
-                    "there is no cache at {}: it has no {MANIFEST_FILE}; check the path or write \
-                     the cache first",
-                    path.display()
+                    "there is no cache at {}: {}; check the path or write the cache first",
+                    path.display(),
+                    if path.exists() { "it has no manifest.json" } else { "it does not exist" }
                 ),
             ));
         }
