@@ -5,6 +5,7 @@ Knows nothing of files, formats or order: it checks arguments, calls, and sorts 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -224,9 +225,12 @@ class DatasetRuntime:
             return CacheWriteError(name, str(error), error.__cause__ or error)
         except Exception as error:  # noqa: BLE001 - one failing source never stops the others
             return CacheWriteError(name, str(error) or type(error).__name__, error)
+        path = Path(directory, name)
+        if status == "written":
+            _warn_of_length(source, name, path)
         return CacheWriteSuccess(
             name,
-            Path(directory, name),
+            path,
             cast("Literal['written', 'reused']", status),
             samples_reused,
         )
@@ -274,6 +278,21 @@ def open_dataset(
     """
     config = ReaderConfig(seed=seed, shuffle=shuffle, **reader_config)
     return DatasetRuntime().cached_dataset(paths, reader_config=config)
+
+
+def _warn_of_length(source: CacheSource, name: str, path: Path) -> None:
+    """Say so when a source yielded another number of samples than its length: often a cut one."""
+    try:
+        expected = len(source)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - a length is optional, and only a hint
+        return
+    found = _native.NativeCache(str(path)).num_samples
+    if found != expected:
+        warnings.warn(
+            f"source {name!r} yielded {found} samples, but its length is {expected}; the cache "
+            "holds what was yielded: check the source, and remove the cache if it is cut short",
+            stacklevel=5,
+        )
 
 
 def _no_cache_message(results: list[CacheWriteResult]) -> str:

@@ -237,3 +237,14 @@ def test_a_fingerprint_that_is_no_text_fails_its_source(runtime, tmp_path):
 def test_a_declared_empty_schema_takes_samples_without_metadata(runtime, tmp_path):
     path = written(runtime, tmp_path, [(b"a", {})], schema=pa.schema([]))
     assert drt.open_cache(path).num_samples == 1
+
+
+def test_a_source_shorter_than_its_length_is_written_with_a_warning(runtime, tmp_path):
+    class Short(ListSource):
+        def __len__(self):
+            return 5
+
+    source = Short("words", [(b"", {"v": i}) for i in range(3)])
+    with pytest.warns(UserWarning, match="yielded 3 samples, but its length is 5"):
+        (result,) = runtime.write_cache(source, tmp_path)
+    assert isinstance(result, drt.CacheWriteSuccess)
