@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, ArrayRef};
-use dataset_rt_runtime::{Block, Stream};
+use dataset_rt_runtime::{Block, Stream, check_process, fork_gate};
 use dataset_rt_storage::Error;
 use dataset_rt_storage::read::Payload;
 use pyo3::prelude::*;
@@ -20,6 +20,7 @@ pub struct NativeSampleIterator {
     maker: Arc<SampleMaker>,
     keys: Vec<Py<PyString>>,
     place: Mutex<Place>,
+    pid: u32,
 }
 
 struct Place {
@@ -37,7 +38,12 @@ struct OpenBlock {
 impl NativeSampleIterator {
     /// Iterates `stream`.
     pub fn new(maker: Arc<SampleMaker>, keys: Vec<Py<PyString>>, stream: Stream) -> Self {
-        Self { maker, keys, place: Mutex::new(Place { stream, block: None }) }
+        Self {
+            maker,
+            keys,
+            place: Mutex::new(Place { stream, block: None }),
+            pid: fork_gate::process(),
+        }
     }
 
     fn one_dict(&self, py: Python<'_>, block: &Block, i: usize) -> PyResult<Py<PyDict>> {
@@ -78,6 +84,8 @@ impl NativeSampleIterator {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guarded(py, || {
+            // Before the lock: another thread may have held it at the instant of the fork.
+            check_process(self.pid).map_err(|e| to_py(py, &e))?;
             let Ok(mut place) = self.place.lock_py_attached(py) else {
                 let error = Error::internal("this iterator failed before");
                 return Err(to_py(py, &error));

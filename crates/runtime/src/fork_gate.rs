@@ -6,9 +6,13 @@
 //! starts when nobody is inside. Nobody may wait for another thread's work while inside.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 static GATE: RwLock<()> = RwLock::new(());
+
+/// Id of this process, or 0 before anybody asked.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// The forking thread survives into the child, and its guard with it.
@@ -33,7 +37,20 @@ pub fn before_fork() {
 
 /// Opens the gate again, in parent and child. Call on the forking thread.
 pub fn after_fork() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     FORKING.with_borrow_mut(|slot| *slot = None);
+}
+
+/// Id of this process, without asking the system again until the next fork.
+pub fn process() -> u32 {
+    match PROCESS.load(Ordering::Relaxed) {
+        0 => {
+            let id = std::process::id();
+            PROCESS.store(id, Ordering::Relaxed);
+            id
+        }
+        id => id,
+    }
 }
 
 #[cfg(test)]

@@ -29,5 +29,5 @@ pub use profile::{Profile, Stage, StageSeconds};
 pub use queue::QueueBound;
 pub use reuse::{Decision, OnStale, SourceClaim, decide};
 pub use snapshot::Snapshot;
-pub use stream::{ReadAhead, Stream, panic_error};
+pub use stream::{ReadAhead, Stream, check_process, panic_error};
 pub use write_pipeline::WritePipeline;

@@ -140,7 +140,7 @@ impl Stream {
             end: window.end(),
             ramp: 1,
             one_by_one: 0..0,
-            pid: std::process::id(),
+            pid: fork_gate::process(),
         }
     }
 
@@ -157,12 +157,7 @@ impl Stream {
     /// # Errors
     /// What loading the block met, or what `attend` returned.
     pub fn next_block(&mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Option<Block>> {
-        if self.pid != std::process::id() {
-            return Err(Error::conflict(
-                "this iterator was made before the process forked; make a new one with iter() in \
-                 this process",
-            ));
-        }
+        check_process(self.pid)?;
         if !self.one_by_one.is_empty() {
             return self.next_alone().map(Some);
         }
@@ -232,6 +227,20 @@ impl Stream {
             }
         }
     }
+}
+
+/// Refuses to go on in a forked child, whose blocks are still on their way in the parent.
+///
+/// # Errors
+/// `Conflict` in another process than `pid`.
+pub fn check_process(pid: u32) -> Result<()> {
+    if pid == fork_gate::process() {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        "this iterator was made before the process forked; make a new one with iter() in this \
+         process",
+    ))
 }
 
 impl Drop for Stream {
