@@ -1,6 +1,9 @@
 """Values and names that some face cannot carry are refused, or raise a typed error by name."""
 
 import datetime as dt
+import subprocess
+import sys
+import textwrap
 
 import pyarrow as pa
 import pytest
@@ -54,3 +57,37 @@ def test_seconds_that_milliseconds_cannot_hold_are_refused(runtime, tmp_path):
     result = arrow_result(runtime, tmp_path, pa.array([0, -(2**63)], pa.timestamp("s")))
     assert isinstance(result, drt.CacheWriteError)
     assert "sample 1" in result.message
+
+
+def test_an_interrupt_while_dates_are_converted_ends_the_loop(tmp_path):
+    # Converting dates runs Python code, where a signal handler may raise.
+    code = f"""
+        import datetime as dt, os, signal, threading
+        import dataset_rt as drt
+
+        class Dates:
+            name = "dates"
+            def __iter__(self):
+                for i in range(5000):
+                    yield drt.CacheInput(b"x", {{"d": dt.date(2000, 1, 1) + dt.timedelta(days=i)}})
+
+        runtime = drt.DatasetRuntime(num_workers=1)
+        (result,) = runtime.write_cache(Dates(), {str(tmp_path)!r})
+        config = drt.ReaderConfig(seed=0, shuffle=False)
+        dataset = runtime.cached_dataset(result.path, reader_config=config)
+        dataset.set_epoch_len(10**12)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            for sample in dataset:
+                pass
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == "interrupted", done.stderr

@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
 use dataset_rt_storage::Error;
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyArray;
@@ -125,6 +126,10 @@ fn set_through_pyarrow<'py>(
 
 /// Dates after the year 9999, for instance: the cache holds what Python cannot.
 fn no_python_form(py: Python<'_>, key: &Bound<'_, PyString>, error: PyErr) -> PyErr {
+    // Conversion runs Python code: an interrupt, or memory running out, is not about the value.
+    if !error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<PyOverflowError>(py) {
+        return error;
+    }
     let name = key.to_string();
     let text = format!(
         "column {name:?} holds a value without a Python form ({}); drop the row or the column from \

@@ -6,6 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use dataset_rt_runtime::{Block, Stream, check_process, fork_gate};
 use dataset_rt_storage::Error;
 use dataset_rt_storage::read::Payload;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyString};
@@ -25,6 +26,8 @@ pub struct NativeSampleIterator {
 
 struct Place {
     stream: Stream,
+    /// A block whose conversion was interrupted; it is converted again, not lost.
+    loaded: Option<Block>,
     block: Option<OpenBlock>,
 }
 
@@ -41,7 +44,7 @@ impl NativeSampleIterator {
         Self {
             maker,
             keys,
-            place: Mutex::new(Place { stream, block: None }),
+            place: Mutex::new(Place { stream, loaded: None, block: None }),
             pid: fork_gate::process(),
         }
     }
@@ -56,24 +59,41 @@ impl NativeSampleIterator {
     /// Brings the next block in hand; false at the end of the window.
     fn open_next(&self, py: Python<'_>, place: &mut Place) -> PyResult<bool> {
         place.block = None;
+        let block = match place.loaded.take() {
+            Some(block) => block,
+            None => match Self::load_next(py, place)? {
+                Some(block) => block,
+                None => return Ok(false),
+            },
+        };
+        let converted = metadata_dicts(py, &self.keys, block.columns(), block.len());
+        let metadata: Vec<PyResult<Py<PyDict>>> = match converted {
+            Ok(dicts) => dicts.into_iter().map(|dict| Ok(dict.unbind())).collect(),
+            // Only the samples whose values cannot be shown are lost.
+            Err(error) if has_no_python_form(py, &error) => {
+                (0..block.len()).map(|i| self.one_dict(py, &block, i)).collect()
+            }
+            Err(error) => {
+                place.loaded = Some(block);
+                return Err(error);
+            }
+        };
+        place.block = Some(OpenBlock { block, next: 0, metadata: metadata.into_iter() });
+        Ok(true)
+    }
+
+    fn load_next(py: Python<'_>, place: &mut Place) -> PyResult<Option<Block>> {
         let mut attention = Attention::default();
         let stream = &mut place.stream;
         let attend = &mut attention;
         let next = py.detach(move || stream.next_block(&mut || attend.check()));
-        let block = match next {
-            Ok(Some(block)) => block,
-            Ok(None) => return Ok(false),
-            Err(error) => return Err(attention.explain(py, &error)),
-        };
-        let metadata: Vec<PyResult<Py<PyDict>>> =
-            match metadata_dicts(py, &self.keys, block.columns(), block.len()) {
-                Ok(dicts) => dicts.into_iter().map(|dict| Ok(dict.unbind())).collect(),
-                // Only the samples whose values cannot be shown are lost.
-                Err(_) => (0..block.len()).map(|i| self.one_dict(py, &block, i)).collect(),
-            };
-        place.block = Some(OpenBlock { block, next: 0, metadata: metadata.into_iter() });
-        Ok(true)
+        next.map_err(|error| attention.explain(py, &error))
     }
+}
+
+/// Whether a conversion failed because of a value, not because somebody interrupted it.
+fn has_no_python_form(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyRuntimeError>(py) && !error.is_instance_of::<PyMemoryError>(py)
 }
 
 #[pymethods]
