@@ -23,6 +23,7 @@ from dataset_rt.arguments import (
 from dataset_rt.config import ReaderConfig, ReaderOptions, WriterConfig
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import DatasetRTError, InvalidInputError, SourceError
+from dataset_rt.profiles import ProfileFile
 from dataset_rt.progress import progress_line
 from dataset_rt.results import (
     CacheSourcesDatasetError,
@@ -207,10 +208,12 @@ class DatasetRuntime:
         if self._native.closed:
             raise InvalidInputError("the runtime is closed: make a new DatasetRuntime")
         names = _native.check_source_names([name for _, name in named])
-        return [
-            self._write_one(source, name, directory, config, reuse)
-            for (source, _), name in zip(named, names, strict=True)
-        ]
+        results: list[CacheWriteResult] = []
+        with ProfileFile(config.profiler) as profile:
+            for (source, _), name in zip(named, names, strict=True):
+                results.append(self._write_one(source, name, directory, config, reuse))
+                profile.collect()
+        return results
 
     def _write_one(
         self, source: CacheSource, name: str, directory: str, config: WriterConfig, reuse: bool

@@ -248,3 +248,22 @@ def test_a_source_shorter_than_its_length_is_written_with_a_warning(runtime, tmp
     with pytest.warns(UserWarning, match="yielded 3 samples, but its length is 5"):
         (result,) = runtime.write_cache(source, tmp_path)
     assert isinstance(result, drt.CacheWriteSuccess)
+
+
+def test_the_profile_lists_every_source_of_a_call(runtime, tmp_path):
+    path = tmp_path / "profile.json"
+    profiler = drt.WriterProfilerConfig(enabled=True, path=path)
+    config = drt.WriterConfig(show_progress=False, profiler=profiler)
+    sources = [
+        ListSource("one", [(b"abc", {"v": 1})]),
+        ListSource("none", []),
+        ListSource("two", [(b"", {"v": 1}), (b"d", {"v": 2})]),
+    ]
+    runtime.write_cache(sources, tmp_path / "caches", writer_config=config)
+    reports = json.loads(path.read_text())["sources"]
+    assert [(r["source"], r["outcome"], r["samples"]) for r in reports] == [
+        ("one", "written", 1),
+        ("none", "failed", 0),
+        ("two", "written", 2),
+    ]
+    assert set(reports[0]["seconds"]) >= {"source", "encode", "commit", "publish"}

@@ -64,6 +64,9 @@ class ShardCompression(FrozenConfig):
 class WriterProfilerConfig(FrozenConfig):
     """Times of the writing stages as a JSON file, written also after failures and Ctrl-C.
 
+    The file holds `{"sources": [...]}`, per source its name, outcome, samples, payload bytes and
+    seconds of each stage.
+
     Attributes:
         enabled: Whether the file is written at all.
         path: Where, relative to the working directory.
@@ -88,7 +91,8 @@ class WriterConfig(FrozenConfig):
     """Settings of `DatasetRuntime.write_cache` and `from_cache_sources`.
 
     Attributes:
-        prefetch_size: Upper bound on samples taken from the source and not yet on disk.
+        prefetch_size: Samples that the source may run ahead of the encoders, beyond one row
+            group per worker.
         prefetch_bytes: The same in bytes; `None` chooses from the memory this process may use.
             One larger sample alone is allowed.
         max_shard_bytes: A shard file closes before its payloads grow beyond this many bytes.
