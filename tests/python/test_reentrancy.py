@@ -220,3 +220,29 @@ def test_samples_left_over_when_the_interpreter_ends_do_no_harm(cache):
         print("end")
     """
     assert run_script(script, cache) == "end\n"
+
+
+def test_a_source_that_writes_its_own_name_is_refused_at_once(runtime, tmp_path):
+    inner = []
+
+    class Selfish(ListSource):
+        def __iter__(self):
+            inner.extend(runtime.write_cache(ListSource("words", [(b"", {"v": 1})]), tmp_path))
+            yield from super().__iter__()
+
+    (result,) = runtime.write_cache(Selfish("words", [(b"x", {"v": 2})]), tmp_path)
+    assert isinstance(result, drt.CacheWriteSuccess), result
+    assert isinstance(inner[0].exception, drt.ConflictError), inner
+
+
+def test_an_interrupt_inside_a_value_is_no_refusal(runtime, tmp_path):
+    class Zone(datetime.tzinfo):
+        key = "UTC"
+
+        def utcoffset(self, moment):
+            raise KeyboardInterrupt
+
+    moment = datetime.datetime(2020, 1, 1, tzinfo=Zone())
+    with pytest.raises(KeyboardInterrupt):
+        runtime.write_cache(ListSource("words", [(b"", {"v": moment})]), tmp_path)
+    assert list(tmp_path.iterdir()) == []

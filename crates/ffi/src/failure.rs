@@ -46,7 +46,11 @@ fn class_name(kind: Kind, is_from_system: bool) -> &'static str {
 /// A source raised after `samples` samples.
 pub fn source_error(py: Python<'_>, name: &str, samples: u64, cause: PyErr) -> PyErr {
     let build = || -> PyResult<PyErr> {
-        let text = cause.value(py).str()?.to_string();
+        let text = cause.value(py).str().map_or_else(
+            |_| "no text, since its __str__ failed".to_owned(),
+            // A message need not carry a payload that somebody put into an exception.
+            |text| text.to_string().chars().take(2000).collect(),
+        );
         let class = py.import("dataset_rt.errors")?.getattr("SourceError")?;
         let kind = cause.get_type(py).name()?.to_string();
         let error = PyErr::from_value(class.call1((format!(

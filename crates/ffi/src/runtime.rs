@@ -1,6 +1,7 @@
 //! `NativeRuntime`: worker threads, writing, opening. Options arrive checked by the Python side
 //! and are checked again where the core relies on them.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -213,6 +214,37 @@ fn unknown(what: &str, found: &str, expected: &str) -> Error {
     Error::invalid(format!("{what} is {found:?}; expected {expected}"))
 }
 
+thread_local! {
+    /// Caches that this thread is writing: a source runs on it and may start another write.
+    static WRITING: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Proof that this thread does not wait for itself.
+struct Writing;
+
+impl Writing {
+    fn begin(path: &Path) -> Result<Self> {
+        WRITING.with_borrow_mut(|paths| {
+            if paths.iter().any(|other| other == path) {
+                return Err(Error::conflict(format!(
+                    "{} is being written by the very source that asks for it; write it under \
+                     another name",
+                    path.display()
+                )));
+            }
+            paths.push(path.to_owned());
+            Ok(Self)
+        })
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // Writes of one thread nest, so the last begun ends first.
+        WRITING.with_borrow_mut(Vec::pop);
+    }
+}
+
 /// One source being written.
 struct Write<'a> {
     name: &'a str,
@@ -232,8 +264,9 @@ impl Write<'_> {
         reuse: bool,
         on_progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(&'static str, u64)> {
-        let members = SourceMembers::read(source)?;
+        let members = SourceMembers::read(source, self.name)?;
         let path = self.directory.join(self.name);
+        let _writing = Writing::begin(&path).map_err(|e| to_py(py, &e))?;
         loop {
             let mode = if reuse {
                 let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;

@@ -30,10 +30,11 @@ impl SourceMembers {
     ///
     /// # Errors
     /// Members of the wrong type, or what a property raised.
-    pub fn read(source: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub fn read(source: &Bound<'_, PyAny>, source_name: &str) -> PyResult<Self> {
         let py = source.py();
         let member = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
-            Ok(source.getattr_opt(name)?.filter(|value| !value.is_none()))
+            let value = source.getattr_opt(name).map_err(|e| wrap(py, source_name, 0, e))?;
+            Ok(value.filter(|value| !value.is_none()))
         };
         let wrong = |name: &str, expected: &str| {
             let found = source.getattr(name).map_or_else(
@@ -183,7 +184,7 @@ impl<'py> SourceItems<'py> {
         let py = metadata.py();
         if let Ok(dict) = metadata.cast::<PyDict>() {
             for (ordinal, (key, value)) in dict.iter().enumerate() {
-                self.take_value(ordinal, &key, &value, ingest).map_err(|e| to_py(py, &e))?;
+                self.take_value(ordinal, &key, &value, ingest).map_err(|e| self.refused(py, &e))?;
             }
             return Ok(());
         }
@@ -201,9 +202,13 @@ impl<'py> SourceItems<'py> {
         for (ordinal, item) in items.enumerate() {
             let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) =
                 item.and_then(|item| item.extract()).map_err(|e| raised(ingest, e))?;
-            self.take_value(ordinal, &key, &value, ingest).map_err(|e| to_py(py, &e))?;
+            self.take_value(ordinal, &key, &value, ingest).map_err(|e| self.refused(py, &e))?;
         }
         Ok(())
+    }
+
+    fn refused(&self, py: Python<'py>, error: &Error) -> PyErr {
+        self.types.take_interrupt().unwrap_or_else(|| to_py(py, error))
     }
 
     fn take_value(

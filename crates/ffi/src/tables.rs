@@ -1,12 +1,13 @@
 //! Arrow tables across the border by PyCapsule: ours out without copying, foreign ones in after
 //! full validation. Decodes nothing inside a stream callback.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use dataset_rt_storage::{Error, Result};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
@@ -73,7 +74,10 @@ pub fn is_arrow(object: &Bound<'_, PyAny>) -> bool {
 /// `InvalidInputError` with what the exporter raised.
 pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let read = |object: &Bound<'_, PyAny>| {
-        object.extract::<AnyRecordBatch>().and_then(|batches| Ok(batches.into_table()?))
+        let read = || object.extract::<AnyRecordBatch>().and_then(|b| Ok(b.into_table()?));
+        // Arrow asserts that batches fit the schema of their stream.
+        catch_unwind(AssertUnwindSafe(read))
+            .unwrap_or_else(|_| Err(PyValueError::new_err("its batches do not fit its schema")))
     };
     let table = read(object).or_else(|error| {
         // Polars exports all-null columns in a form that arrow-rs does not take; its own

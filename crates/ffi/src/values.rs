@@ -1,8 +1,11 @@
 //! One metadata value from Python to a cell. Knows no column: types are compared in the core.
 
+use std::cell::RefCell;
+
 use dataset_rt_storage::format::schema::check_zone;
 use dataset_rt_storage::write::Cell;
 use dataset_rt_storage::{Error, Result};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
 
@@ -15,6 +18,8 @@ pub struct ValueTypes {
     epoch_naive: Py<PyAny>,
     epoch_utc: Py<PyAny>,
     utc: Py<PyAny>,
+    /// What Python raised that is no `Exception`: an interrupt, which must not become a refusal.
+    interrupt: RefCell<Option<PyErr>>,
 }
 
 impl ValueTypes {
@@ -35,7 +40,21 @@ impl ValueTypes {
             epoch_naive: datetime.call1((1970, 1, 1))?.unbind(),
             epoch_utc: datetime.call1((1970, 1, 1, 0, 0, 0, 0, &utc))?.unbind(),
             utc: utc.unbind(),
+            interrupt: RefCell::new(None),
         })
+    }
+
+    /// The interrupt that ended a conversion, if one did.
+    pub fn take_interrupt(&self) -> Option<PyErr> {
+        self.interrupt.borrow_mut().take()
+    }
+
+    fn failed(&self, py: Python<'_>, error: PyErr) -> Error {
+        let text = format!("reading the value failed: {}", error.value(py));
+        if !error.is_instance_of::<PyException>(py) {
+            *self.interrupt.borrow_mut() = Some(error);
+        }
+        Error::invalid(text)
     }
 
     /// Calls `take` with the cell for `value`.
@@ -80,7 +99,7 @@ impl ValueTypes {
             return take(Cell::UInt(number));
         }
         if value.is_instance_of::<PyFloat>() {
-            let number: f64 = value.extract().map_err(|e| python_failed(value.py(), &e))?;
+            let number: f64 = value.extract().map_err(|e| self.failed(value.py(), e))?;
             return take(Cell::Float(number));
         }
         self.with_time(value, take)
@@ -92,7 +111,7 @@ impl ValueTypes {
         take: &mut dyn FnMut(Cell<'_>) -> Result<()>,
     ) -> Result<()> {
         let py = value.py();
-        let failed = |e: PyErr| python_failed(py, &e);
+        let failed = |e: PyErr| self.failed(py, e);
         if value.is_instance(self.datetime.bind(py)).map_err(failed)? {
             let zone = self.zone(value)?;
             let epoch = if zone.is_some() { &self.epoch_utc } else { &self.epoch_naive };
@@ -113,7 +132,7 @@ impl ValueTypes {
     /// The name of a datetime's zone: an IANA key or `UTC`.
     fn zone(&self, value: &Bound<'_, PyAny>) -> Result<Option<String>> {
         let py = value.py();
-        let failed = |e: PyErr| python_failed(py, &e);
+        let failed = |e: PyErr| self.failed(py, e);
         let zone = value.getattr("tzinfo").map_err(failed)?;
         if zone.is_none() {
             return Ok(None);
@@ -142,7 +161,7 @@ impl ValueTypes {
         take: &mut dyn FnMut(Cell<'_>) -> Result<()>,
     ) -> Result<()> {
         let py = value.py();
-        let failed = |e: PyErr| python_failed(py, &e);
+        let failed = |e: PyErr| self.failed(py, e);
         let class = value.get_type().name().map_err(failed)?;
         let mut twin = value.call_method0("item").map_err(failed)?;
         if class == "datetime64" && twin.is_instance_of::<PyInt>() {
@@ -182,8 +201,4 @@ fn unsupported(value: &Bound<'_, PyAny>) -> Error {
         "found {found}; expected bool, int, float, str, date, datetime or None; convert it, or \
          put it into the payload"
     ))
-}
-
-fn python_failed(py: Python<'_>, error: &PyErr) -> Error {
-    Error::invalid(format!("reading the value failed: {}", error.value(py)))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use arrow_schema::{DataType, Field, Schema};
-use dataset_rt_storage::format::schema::StoredSchema;
+use dataset_rt_storage::format::schema::{StoredSchema, check_zone};
 use dataset_rt_storage::{Error, Result};
 
 use super::stored::Conversion;
@@ -127,6 +127,7 @@ fn unshown(data_type: &DataType) -> Option<&DataType> {
         D::List(item) | D::LargeList(item) | D::FixedSizeList(item, _) | D::Map(item, _) => {
             unshown(item.data_type())
         }
+        D::Timestamp(_, Some(zone)) if check_zone(zone).is_err() => Some(data_type),
         D::Struct(fields) => fields.iter().find_map(|field| unshown(field.data_type())),
         D::Dictionary(_, values) => unshown(values),
         _ => None,
