@@ -1,8 +1,10 @@
 """Calls from inside calls and from many threads: a result or a typed error, never a deadlock."""
 
+import datetime
 import threading
 
 import polars as pl
+import pytest
 from conftest import QUIET, ListSource, numbered, opened, run_script, written
 
 import dataset_rt as drt

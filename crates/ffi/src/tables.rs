@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use dataset_rt_storage::{Error, Result};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use pyo3_arrow::input::AnyRecordBatch;
 
@@ -79,7 +79,7 @@ pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<Rec
         catch_unwind(AssertUnwindSafe(read))
             .unwrap_or_else(|_| Err(PyValueError::new_err("its batches do not fit its schema")))
     };
-    let table = read(object).or_else(|error| {
+    let table = validate_pyarrow(object).and_then(|()| read(object)).or_else(|error| {
         // Polars exports all-null columns in a form that arrow-rs does not take; its own
         // conversion to pyarrow makes another one.
         match object.getattr_opt("to_arrow")? {
@@ -103,6 +103,21 @@ pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<Rec
         })?
         .into_inner();
     Ok((schema, batches))
+}
+
+/// The C interface carries no buffer lengths, so offsets past the end of a buffer cannot be seen
+/// behind it; pyarrow can look before.
+fn validate_pyarrow(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let module = object.get_type().module()?;
+    let is_pyarrow = module.to_string().starts_with("pyarrow");
+    match object.getattr_opt("validate")? {
+        Some(validate) if is_pyarrow => {
+            let options = PyDict::new(object.py());
+            options.set_item("full", true)?;
+            validate.call((), Some(&options)).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Full validation: the C interface promises nothing about offsets, UTF-8 and views.
