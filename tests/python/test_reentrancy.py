@@ -1,6 +1,6 @@
 """Calls from inside calls and from many threads: a result or a typed error, never a deadlock."""
 
-import datetime
+import datetime as dt
 import threading
 
 import polars as pl
@@ -238,13 +238,13 @@ def test_a_source_that_writes_its_own_name_is_refused_at_once(runtime, tmp_path)
 
 
 def test_an_interrupt_inside_a_value_is_no_refusal(runtime, tmp_path):
-    class Zone(datetime.tzinfo):
+    class Zone(dt.tzinfo):
         key = "UTC"
 
         def utcoffset(self, moment):
             raise KeyboardInterrupt
 
-    moment = datetime.datetime(2020, 1, 1, tzinfo=Zone())
+    moment = dt.datetime(2020, 1, 1, tzinfo=Zone())
     with pytest.raises(KeyboardInterrupt):
         runtime.write_cache(ListSource("words", [(b"", {"v": moment})]), tmp_path)
     assert list(tmp_path.iterdir()) == []
