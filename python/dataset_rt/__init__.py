@@ -14,6 +14,7 @@ verification.py  verify_cache: does a cache obey its format
 errors.py        what is raised, and what to do about it
 """
 
+import atexit
 import os
 
 from dataset_rt import _native
@@ -65,6 +66,9 @@ from dataset_rt.sources import (
 from dataset_rt.verification import Finding, VerificationReport, verify_cache
 
 __version__ = VERSION
+
+# Daemon threads that are still reading must not come back into an interpreter that ends.
+atexit.register(_native.begin_exit)
 
 # No fork finds native work in flight or a lock of ours taken: see docs/decisions/0004.
 os.register_at_fork(

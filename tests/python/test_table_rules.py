@@ -239,8 +239,10 @@ def test_a_running_iterator_survives_a_refused_table(dataset, table):
 def test_offsets_past_their_buffer_are_refused(runtime, tmp_path):
     dataset = opened(runtime, written(runtime, tmp_path, numbered(2)))
     table = dataset.get_metadata().to_arrow()
-    offsets = pa.py_buffer(b"".join(n.to_bytes(8, "little") for n in (0, 1, 10**12)))
-    broken = pa.Array.from_buffers(pa.large_binary(), 2, [None, offsets, pa.py_buffer(b"ab")])
+    offsets = bytearray(b"".join(n.to_bytes(8, "little") for n in (0, 1, 2)))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"ab")]
+    broken = pa.Array.from_buffers(pa.large_binary(), 2, buffers)
+    offsets[16:] = (10**12).to_bytes(8, "little")
     with pytest.raises(drt.InvalidInputError):
         dataset.update_metadata(table.append_column("extra", broken))
     assert len(list(dataset)) == 2

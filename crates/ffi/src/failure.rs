@@ -2,6 +2,8 @@
 //! and the gate that keeps forks away from native work. Decides no kind itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::thread::ThreadId;
 
 use dataset_rt_runtime::{fork_gate, panic_error};
 use dataset_rt_storage::{Error, Kind, Result};
@@ -68,10 +70,31 @@ pub fn guarded<R>(py: Python<'_>, work: impl FnOnce() -> PyResult<R>) -> PyResul
         .unwrap_or_else(|panic| Err(to_py(py, &panic_error(panic.as_ref()))))
 }
 
+/// The thread that ends the interpreter, once one does.
+static ENDING: OnceLock<ThreadId> = OnceLock::new();
+
+/// From now on only this thread goes back into Python; called at exit.
+pub fn begin_exit() {
+    let _ = ENDING.set(std::thread::current().id());
+}
+
+/// Runs `work` without the interpreter lock. While the interpreter ends, other threads stay out
+/// for ever: Python would end them inside the lock, by unwinding through frames of ours.
+pub fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    py.detach(move || {
+        let result = work();
+        let this = std::thread::current().id();
+        while ENDING.get().is_some_and(|ending| *ending != this) {
+            std::thread::park();
+        }
+        result
+    })
+}
+
 /// Runs native work without the interpreter lock, out of reach of forks. `work` must neither
 /// wait for another thread's work nor take the interpreter lock.
 pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
-    let result = py.detach(move || {
+    let result = without_lock(py, move || {
         catch_unwind(AssertUnwindSafe(move || {
             let _inside = fork_gate::enter();
             work()

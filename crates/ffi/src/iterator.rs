@@ -12,7 +12,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyString};
 
 use crate::cells::metadata_dicts;
-use crate::failure::{Attention, detached, guarded, to_py};
+use crate::failure::{Attention, detached, guarded, to_py, without_lock};
 use crate::samples::SampleMaker;
 
 /// Iterates one window. Threads may share it: each sample goes to one of them.
@@ -86,7 +86,7 @@ impl NativeSampleIterator {
         let mut attention = Attention::default();
         let stream = &mut place.stream;
         let attend = &mut attention;
-        let next = py.detach(move || stream.next_block(&mut || attend.check()));
+        let next = without_lock(py, move || stream.next_block(&mut || attend.check()));
         next.map_err(|error| attention.explain(py, &error))
     }
 }

@@ -61,6 +61,12 @@ fn after_fork() {
     dataset_rt_runtime::fork_gate::after_fork();
 }
 
+/// Keeps other threads out of Python from now on; registered with `atexit`.
+#[pyfunction]
+fn begin_exit() {
+    failure::begin_exit();
+}
+
 /// Fails as a bug would; the tests show that it arrives as an exception.
 #[pyfunction]
 #[expect(clippy::panic, reason = "its only purpose")]
@@ -82,6 +88,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify_cache, module)?)?;
     module.add_function(wrap_pyfunction!(before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(begin_exit, module)?)?;
     module.add_function(wrap_pyfunction!(panic_for_test, module)?)?;
     module.add_class::<runtime::NativeRuntime>()?;
     module.add_class::<dataset::NativeDataset>()?;

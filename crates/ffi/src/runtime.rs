@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::dataset::NativeDataset;
-use crate::failure::{Attention, detached, guarded, to_py};
+use crate::failure::{Attention, detached, guarded, to_py, without_lock};
 use crate::source::{Progress, SourceItems, SourceMembers};
 
 /// Owner of the native worker threads.
@@ -88,7 +88,7 @@ impl NativeRuntime {
 
     fn close(&self, py: Python<'_>) {
         // Waits for workers, so it stays outside the fork gate.
-        py.detach(|| self.pool.close());
+        without_lock(py, || self.pool.close());
     }
 
     #[expect(clippy::too_many_arguments, reason = "the signature that Python sees")]
@@ -307,7 +307,7 @@ impl Write<'_> {
         let mut attention = Attention::default();
         let (attend, timeout) = (&mut attention, self.options.lock_timeout);
         let (directory, name) = (self.directory, self.name);
-        let begun = py.detach(move || {
+        let begun = without_lock(py, move || {
             let start = Instant::now();
             let mut is_told = false;
             CacheWriter::begin(Arc::new(LocalStore), directory, name, options, mode, &mut |lock| {
@@ -380,7 +380,7 @@ impl Write<'_> {
         }
         let identity =
             Identity { fingerprint: members.claim.fingerprint, provenance: members.provenance };
-        py.detach(move || pipeline.publish(identity)).map_err(|e| to_py(py, &e))?;
+        without_lock(py, move || pipeline.publish(identity)).map_err(|e| to_py(py, &e))?;
         progress.report(self.samples, self.payload_bytes, true)
     }
 }
@@ -396,7 +396,7 @@ fn push(
 ) -> PyResult<()> {
     let mut attention = Attention::default();
     let attend = &mut attention;
-    let pushed = py.detach(move || pipeline.push(schema, group, &mut || attend.check()));
+    let pushed = without_lock(py, move || pipeline.push(schema, group, &mut || attend.check()));
     pushed.map_err(|error| attention.explain(py, &error))
 }
 

@@ -20,6 +20,7 @@ use dataset_rt_storage::write::{
 };
 use dataset_rt_storage::{Error, Result};
 
+use crate::fork_gate;
 use crate::profile::{Profile, Stage};
 use crate::queue::{BoundedQueue, ItemSize, QueueBound};
 use crate::stream::panic_error;
@@ -32,6 +33,7 @@ pub struct WritePipeline {
     running: Option<Running>,
     shared: Arc<Shared>,
     pushed: u64,
+    pid: u32,
 }
 
 struct Running {
@@ -93,6 +95,7 @@ impl WritePipeline {
             running: None,
             shared: Arc::new(shared),
             pushed: 0,
+            pid: fork_gate::process(),
         }
     }
 
@@ -107,6 +110,7 @@ impl WritePipeline {
         group: RowGroup,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
+        self.check_process()?;
         if self.running.is_none() {
             self.start(schema, &group)?;
         }
@@ -124,6 +128,17 @@ impl WritePipeline {
             Ok(())
         })?;
         self.shared.failure().map_or(Ok(()), Err)
+    }
+
+    /// A forked child has neither the threads nor the right to touch the parent's files.
+    fn check_process(&self) -> Result<()> {
+        if self.pid == fork_gate::process() {
+            return Ok(());
+        }
+        Err(Error::conflict(
+            "this write was begun before the process forked; let the source end in the child, \
+             for example with os._exit",
+        ))
     }
 
     fn start(&mut self, schema: &StoredSchema, first: &RowGroup) -> Result<()> {
@@ -173,6 +188,7 @@ impl WritePipeline {
     /// # Errors
     /// The first failure of any stage; nothing is published then.
     pub fn publish(mut self, identity: Identity) -> Result<PublishedCache> {
+        self.check_process()?;
         self.shared.queue.close(false);
         let writer = self.join();
         if let Some(error) = self.shared.failure() {
@@ -196,6 +212,12 @@ impl WritePipeline {
 impl Drop for WritePipeline {
     /// An unfinished write ends its threads and removes what it wrote.
     fn drop(&mut self) {
+        if self.pid != fork_gate::process() {
+            // Neither joined nor removed: threads and files are the parent's.
+            std::mem::forget(self.running.take());
+            std::mem::forget(self.writer.take());
+            return;
+        }
         if self.running.is_some() {
             self.shared.fail(Error::conflict("the write was given up"));
             drop(self.join());

@@ -134,6 +134,8 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows_total = batch.num_rows
     if rows_total == 0:
         return
+    # Sizes and slices of arrays that are not valid would read outside of them.
+    batch.validate(full=True)
     rows_by_size = _SLICE_BYTES * rows_total // max(batch.nbytes, 1)
     step = max(1, min(_SLICE_ROWS_MAX, rows_by_size))
     for start in range(0, rows_total, step):

@@ -1,0 +1,72 @@
+"""Forks inside a write and exits with threads at work end cleanly, under a hard time limit."""
+
+import subprocess
+import sys
+import textwrap
+
+
+def run(code, seconds=60):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+SOURCE = """
+import os, sys, threading
+import dataset_rt as drt
+
+class Numbers:
+    name = "numbers"
+    def __iter__(self):
+        for i in range(20000):
+            yield drt.CacheInput(b"x" * 500, {"v": i})
+
+runtime = drt.DatasetRuntime(num_workers=2)
+"""
+
+
+def test_the_interpreter_ends_while_daemon_threads_read(tmp_path):
+    code = f"""{SOURCE}
+(result,) = runtime.write_cache(Numbers(), {str(tmp_path)!r})
+dataset = runtime.cached_dataset(result.path, reader_config=drt.ReaderConfig(seed=1))
+started = threading.Barrier(5)
+
+def read():
+    started.wait()
+    while True:
+        for sample in dataset:
+            pass
+
+for _ in range(4):
+    threading.Thread(target=read, daemon=True).start()
+started.wait()
+print("leaving")
+"""
+    done = run(code)
+    assert (done.returncode, done.stdout.strip()) == (0, "leaving"), done.stderr
+
+
+def test_a_child_forked_inside_a_source_cannot_go_on_writing(tmp_path):
+    code = f"""{SOURCE}
+class Forking(Numbers):
+    def __iter__(self):
+        for i, sample in enumerate(super().__iter__()):
+            if i == 10000:
+                self.child = os.fork()
+            yield sample
+
+source = Forking()
+config = drt.WriterConfig(max_shard_bytes=200_000)
+(result,) = runtime.write_cache(source, {str(tmp_path)!r}, writer_config=config)
+if source.child == 0:
+    os._exit(0 if "fork" in getattr(result, "message", "") else 1)
+_, status = os.waitpid(source.child, 0)
+print(type(result).__name__, os.waitstatus_to_exitcode(status))
+print(drt.verify_cache(result.path, level="deep").ok)
+"""
+    done = run(code)
+    assert done.stdout.split() == ["CacheWriteSuccess", "0", "True"], done.stdout + done.stderr
