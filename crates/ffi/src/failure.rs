@@ -3,7 +3,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use dataset_rt_runtime::{fork_gate, panic_error};
 use dataset_rt_storage::{Error, Kind, Result};
@@ -73,22 +75,39 @@ pub fn guarded<R>(py: Python<'_>, work: impl FnOnce() -> PyResult<R>) -> PyResul
 /// The thread that ends the interpreter, once one does.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
-/// From now on only this thread goes back into Python; called at exit.
-pub fn begin_exit() {
+/// Threads on their way back into Python.
+static RETURNING: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on only this thread goes back into Python; called at exit. Lets those that are on
+/// their way in first, a second at most.
+pub fn begin_exit(py: Python<'_>) {
     let _ = ENDING.set(std::thread::current().id());
+    for _ in 0..1000 {
+        if RETURNING.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+    }
 }
 
 /// Runs `work` without the interpreter lock. While the interpreter ends, other threads stay out
 /// for ever: Python would end them inside the lock, by unwinding through frames of ours.
 pub fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-    py.detach(move || {
+    let result = py.detach(move || {
         let result = work();
+        // Counted before the look, so that `begin_exit` sees whoever did not see it.
+        RETURNING.fetch_add(1, Ordering::SeqCst);
         let this = std::thread::current().id();
-        while ENDING.get().is_some_and(|ending| *ending != this) {
-            std::thread::park();
+        if ENDING.get().is_some_and(|ending| *ending != this) {
+            RETURNING.fetch_sub(1, Ordering::SeqCst);
+            loop {
+                std::thread::park();
+            }
         }
         result
-    })
+    });
+    RETURNING.fetch_sub(1, Ordering::SeqCst);
+    result
 }
 
 /// Runs native work without the interpreter lock, out of reach of forks. `work` must neither

@@ -63,8 +63,8 @@ fn after_fork() {
 
 /// Keeps other threads out of Python from now on; registered with `atexit`.
 #[pyfunction]
-fn begin_exit() {
-    failure::begin_exit();
+fn begin_exit(py: Python<'_>) {
+    failure::begin_exit(py);
 }
 
 /// Fails as a bug would; the tests show that it arrives as an exception.

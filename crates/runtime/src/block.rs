@@ -41,8 +41,9 @@ pub struct Block {
 }
 
 impl Block {
-    /// Loads stream positions `positions`, with payloads of up to `budget_bytes` (at least one);
-    /// [`Block::fetch_more`] brings the others when they are due.
+    /// Loads stream positions `positions`, with payloads of up to `budget_bytes`, possibly none;
+    /// [`Block::fetch_more`] brings the others when they are due. So blocks read ahead hold no
+    /// more than their budgets, and one larger payload is in memory only for its delivery.
     ///
     /// # Errors
     /// `Corrupt` and the like when anything these positions touch is damaged.
@@ -101,7 +102,10 @@ impl Block {
             fetchers: Arc::clone(snapshot.fetchers()),
             budget_bytes,
         };
-        block.fetch_more()?;
+        let affordable = block.affordable(0);
+        if !affordable.is_empty() {
+            block.fetch_range(affordable)?;
+        }
         Ok(block)
     }
 
@@ -142,16 +146,26 @@ impl Block {
     /// # Errors
     /// `Corrupt` and the like when that payload is damaged.
     pub fn fetch_more(&mut self) -> Result<()> {
+        self.fetch_range(self.affordable(1))
+    }
+
+    /// The next payloads that the byte budget allows, and `at_least` so many.
+    fn affordable(&self, at_least: usize) -> Range<usize> {
         let from = self.payloads.len();
         let mut bytes = 0_u64;
         let mut until = from;
         while until < self.places.len() {
             bytes += u64::from(self.places[until].record.raw_len());
-            if until > from && bytes > self.budget_bytes {
+            if until >= from + at_least && bytes > self.budget_bytes {
                 break;
             }
             until += 1;
         }
+        from..until
+    }
+
+    fn fetch_range(&mut self, range: Range<usize>) -> Result<()> {
+        let (from, until) = (range.start, range.end);
         let fetchers = Arc::clone(&self.fetchers);
         let fetched = fetchers.with(|fetcher| match self.fetch(from..until, fetcher) {
             Err(_) if until - from > 1 => self.fetch(from..from + 1, fetcher),

@@ -1,8 +1,8 @@
 //! Advisory locks on directories. A lock goes with its descriptor, so the dead hold none.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -19,7 +19,10 @@ pub struct DirLock {
 /// See [`super::Store::lock_dir`].
 pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
     let failed = |verb: &str, e: &io::Error| Error::from_io(verb, path, e);
-    let directory = match File::open(path) {
+    // Anything else standing there is refused; opening a pipe would wait for its other end.
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    let directory = match opened {
         Ok(directory) => directory,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed("open", &e)),
