@@ -79,6 +79,9 @@ class ArrowSource:
                 "empty now; make a new reader, or pass a table"
             )
         self._is_read = True
+        if isinstance(self._data, (pa.Table, pa.RecordBatch)):
+            # Behind the C interface nobody knows how long the buffers are.
+            self._data.validate(full=True)
         with pa.RecordBatchReader.from_stream(self._data) as reader:
             schema = self._renamed(reader.schema)
             for batch in reader:
