@@ -213,8 +213,8 @@ def test_offsets_past_their_buffer_are_refused(runtime, tmp_path):
     offsets = bytearray(b"".join(n.to_bytes(8, "little") for n in (0, 1, 2)))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"ab")]
     payload = pa.Array.from_buffers(pa.large_binary(), 2, buffers)
-    offsets[16:] = (10**12).to_bytes(8, "little")
     table = pa.table({"payload": payload, "v": [1, 2]})
+    offsets[16:] = (10**12).to_bytes(8, "little")
     (result,) = runtime.write_cache(drt.ArrowSource("words", table), tmp_path)
     assert isinstance(result, drt.CacheWriteError)
     assert list(tmp_path.iterdir()) == []
