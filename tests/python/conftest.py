@@ -102,3 +102,9 @@ def runtime():
 def cache(runtime, tmp_path):
     """A cache of 50 numbered samples."""
     return written(runtime, tmp_path / "caches", numbered(50))
+
+
+def put(path, content):
+    """Put another file at `path`. Never in place: abandoned readers may still have it mapped."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import opened, written
+from conftest import opened, put, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,11 +81,11 @@ def test_a_flipped_bit_anywhere_never_gives_wrong_samples(runtime, pristine, bro
     def check(name, share, bit):
         content = bytearray((pristine / name).read_bytes())
         content[int(share * (len(content) - 1))] ^= 1 << bit
-        (broken / name).write_bytes(content)
+        put(broken / name, content)
         try:
             corrupt_rows(runtime, broken, io=io)
         finally:
-            (broken / name).write_bytes((pristine / name).read_bytes())
+            put(broken / name, (pristine / name).read_bytes())
 
     check()
 
@@ -96,7 +96,7 @@ def test_without_verification_a_flipped_bit_never_crashes(runtime, pristine, bro
     def check(name, share, bit):
         content = bytearray((pristine / name).read_bytes())
         content[int(share * (len(content) - 1))] ^= 1 << bit
-        (broken / name).write_bytes(content)
+        put(broken / name, content)
         try:
             dataset = opened(runtime, broken, verify=False)
             dataset.get_metadata()
@@ -104,7 +104,7 @@ def test_without_verification_a_flipped_bit_never_crashes(runtime, pristine, bro
         except drt.DatasetRTError:
             pass
         finally:
-            (broken / name).write_bytes((pristine / name).read_bytes())
+            put(broken / name, (pristine / name).read_bytes())
 
     check()
 
@@ -114,9 +114,9 @@ def test_a_file_cut_anywhere_is_a_typed_error(runtime, pristine, broken):
     for name in files_of(pristine):
         content = (pristine / name).read_bytes()
         for size in {0, 1, len(content) - 1, chooser.randrange(len(content))}:
-            (broken / name).write_bytes(content[:size])
+            put(broken / name, content[:size])
             assert corrupt_rows(runtime, broken), (name, size)
-        (broken / name).write_bytes(content)
+        put(broken / name, content)
 
 
 def test_a_missing_file_is_a_typed_error_that_names_it(runtime, pristine, broken):
@@ -124,14 +124,14 @@ def test_a_missing_file_is_a_typed_error_that_names_it(runtime, pristine, broken
         (broken / name).unlink()
         with pytest.raises(drt.DatasetRTError, match=name.rsplit("/", 1)[-1].replace(".", r"\.")):
             list(opened(runtime, broken))
-        (broken / name).write_bytes((pristine / name).read_bytes())
+        put(broken / name, (pristine / name).read_bytes())
 
 
 def test_damage_in_one_block_leaves_the_rest_of_the_shard_readable(runtime, pristine, broken):
     shard = broken / "shards" / "000001.arrow"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    put(shard, content)
     refused = corrupt_rows(runtime, broken)
     in_one_shard = len(SAMPLES) / len(list((broken / "shards").iterdir()))
     assert 1 <= len(refused) <= in_one_shard + 10
@@ -142,7 +142,7 @@ def test_damaged_metadata_is_refused_by_every_face(runtime, broken, name):
     content = bytearray((broken / name).read_bytes())
     place = content.index(b"row 77")
     content[place] ^= 1
-    (broken / name).write_bytes(content)
+    put(broken / name, content)
     for face in (
         lambda: drt.open_cache(broken).metadata(),
         lambda: opened(runtime, broken).get_metadata(),
@@ -156,7 +156,7 @@ def test_an_iterator_raises_in_the_place_of_the_damaged_sample(runtime, pristine
     shard = broken / "shards" / "000001.arrow"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    put(shard, content)
     first = corrupt_rows(runtime, broken)[0]
     iterator = iter(opened(runtime, broken, prefetch_size=500))
     taken = []
@@ -171,7 +171,7 @@ def test_inspection_refuses_the_damaged_shard_alone(broken, face):
     shard = broken / "shards" / "000001.arrow"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    put(shard, content)
     cache = drt.open_cache(broken)
     faces = {
         "payload": [lambda row=row: cache.payload(row) for row in range(len(SAMPLES))],

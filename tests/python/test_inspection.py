@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import numbered, opened, written
+from conftest import numbered, opened, put, written
 
 import dataset_rt as drt
 
@@ -157,7 +157,7 @@ def test_a_file_is_no_cache(runtime, tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"{}", b"null"])
 def test_a_broken_manifest_is_corrupt_and_named(runtime, cache, content):
-    (cache / "manifest.json").write_bytes(content)
+    put(cache / "manifest.json", content)
     for attempt in open_every_way(runtime, cache):
         with pytest.raises(drt.CorruptError, match=r"manifest\.json"):
             attempt()
@@ -200,7 +200,7 @@ def test_validate_cache_refuses_a_flipped_byte_at_opening(runtime, tmp_path):
     shard = sorted((path / "shards").iterdir())[1]
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    put(shard, content)
     with pytest.raises(drt.CorruptError, match=shard.name):
         opened(runtime, path, validate_cache=True)
 
@@ -214,7 +214,7 @@ def test_a_flipped_byte_is_corrupt_before_it_is_used_and_others_stay_readable(
     content = bytearray(shard.read_bytes())
     place = content.index(b"payload-", len(content) // 2)
     content[place] ^= 1
-    shard.write_bytes(content)
+    put(shard, content)
     dataset = opened(runtime, path, io=io)
     expected = [payload for payload, _ in numbered(300)]
     failed = 0

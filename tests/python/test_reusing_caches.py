@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from conftest import ListSource, directory_digest, numbered, written
+from conftest import ListSource, directory_digest, numbered, put, written
 
 import dataset_rt as drt
 
@@ -177,7 +177,7 @@ def damaged(path, how):
     if how == "missing":
         manifest.unlink()
     else:
-        manifest.write_bytes({"empty": b"", "cut": content[:-20], "text": b"hello"}[how])
+        put(manifest, {"empty": b"", "cut": content[:-20], "text": b"hello"}[how])
 
 
 @pytest.mark.parametrize("on_stale", ["error", "rewrite", "reuse"])
@@ -197,7 +197,7 @@ def test_validate_cache_finds_a_flipped_byte_before_reuse(runtime, tmp_path):
     shard = max(path.rglob("*.arrow"), key=lambda file: file.stat().st_size)
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    put(shard, content)
     result = load(runtime, Untouchable("a", []), tmp_path, validate_cache=True)
     assert isinstance(result, drt.CacheSourcesDatasetError)
     assert isinstance(result.results[0].exception, drt.CorruptError)

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from conftest import directory_digest, numbered, written
+from conftest import directory_digest, numbered, put, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -68,11 +68,11 @@ def damage(path, how):
     if how == "missing":
         path.unlink()
     elif how == "empty":
-        path.write_bytes(b"")
+        put(path, b"")
     elif how == "cut":
-        path.write_bytes(content[:-1])
+        put(path, content[:-1])
     else:
-        path.write_bytes(content + b"\0")
+        put(path, content + b"\0")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -85,7 +85,7 @@ def test_a_damaged_size_is_found_at_every_level_in_every_file(broken, pristine, 
         report = drt.verify_cache(broken, level=level)
         assert not report.ok, name
         assert name in [finding.file for finding in report.findings], (name, report)
-        (broken / name).write_bytes((pristine / name).read_bytes())
+        put(broken / name, (pristine / name).read_bytes())
 
 
 @pytest.mark.parametrize("level", ["full", "deep"])
@@ -97,9 +97,9 @@ def test_any_flipped_bit_in_any_file_is_found(broken, pristine, level):
     def check(name, share, bit):
         content = bytearray((pristine / name).read_bytes())
         content[int(share * (len(content) - 1))] ^= 1 << bit
-        (broken / name).write_bytes(content)
+        put(broken / name, content)
         report = drt.verify_cache(broken, level=level)
-        (broken / name).write_bytes((pristine / name).read_bytes())
+        put(broken / name, (pristine / name).read_bytes())
         assert not report.ok
         assert report.findings
 
@@ -131,16 +131,16 @@ def test_files_exchanged_between_two_caches_are_found(runtime, broken, tmp_path)
     other = written(runtime, tmp_path, numbered(300, start=1001), config=config)
     for name in ("metadata.arrow", "index.bin", "shards/000001.arrow"):
         kept = (broken / name).read_bytes()
-        (broken / name).write_bytes((other / name).read_bytes())
+        put(broken / name, (other / name).read_bytes())
         assert not drt.verify_cache(broken, level="deep").ok, name
-        (broken / name).write_bytes(kept)
+        put(broken / name, kept)
 
 
 def test_exchanged_shards_are_found(broken):
     first, second = (broken / "shards" / f"00000{i}.arrow" for i in (0, 1))
     kept = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(kept)
+    put(first, second.read_bytes())
+    put(second, kept)
     assert not drt.verify_cache(broken, level="full").ok
 
 
