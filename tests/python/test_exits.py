@@ -1,19 +1,6 @@
 """Forks inside a write end cleanly, under a hard time limit."""
 
-import subprocess
-import sys
-import textwrap
-
-
-def run(code, seconds=60):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-
+from conftest import run_script
 
 SOURCE = """
 import os, sys, threading
@@ -47,5 +34,4 @@ _, status = os.waitpid(source.child, 0)
 print(type(result).__name__, os.waitstatus_to_exitcode(status))
 print(drt.verify_cache(result.path, level="deep").ok)
 """
-    done = run(code)
-    assert done.stdout.split() == ["CacheWriteSuccess", "0", "True"], done.stdout + done.stderr
+    assert run_script(code).split() == ["CacheWriteSuccess", "0", "True"]

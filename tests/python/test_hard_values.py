@@ -1,13 +1,10 @@
 """Values and names that some face cannot carry are refused, or raise a typed error by name."""
 
 import datetime as dt
-import subprocess
-import sys
-import textwrap
 
 import pyarrow as pa
 import pytest
-from conftest import ListSource, opened, refusal, written
+from conftest import ListSource, opened, refusal, run_script, written
 
 import dataset_rt as drt
 
@@ -83,11 +80,4 @@ def test_an_interrupt_while_dates_are_converted_ends_the_loop(tmp_path):
         except KeyboardInterrupt:
             print("interrupted")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout.strip() == "interrupted", done.stderr
+    assert run_script(code).strip() == "interrupted"

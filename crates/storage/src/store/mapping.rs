@@ -31,10 +31,10 @@ impl Mapping {
     /// # Errors
     /// `Exhausted` when no more mappings are allowed, else as the system fails.
     pub(super) fn new(file: &File, path: &Path) -> Result<Self> {
-        // SAFETY: published files are never written again by this library, so the bytes stay what
-        // they are. Another process that truncates or overwrites a file in place breaks this; the
-        // documentation promises views only while files are unmodified, `io="pread"` copies, and
-        // every delivered copy is followed by a check that size and times are unchanged.
+        // Another process that truncates or overwrites the file in place breaks the argument below:
+        // views are promised only while files are unmodified, and `io="pread"` maps nothing.
+        // SAFETY: published files are never written again by this library, so the mapped bytes
+        // stay what they are for as long as the mapping lives.
         let map = unsafe { Mmap::map(file) }.map_err(|e| Error::from_io("map", path, &e))?;
         // Samples are read in random order: read-ahead around each would waste the page cache.
         // A refused hint costs speed only.
