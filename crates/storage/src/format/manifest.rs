@@ -76,6 +76,32 @@ pub struct ColumnEntry {
     pub nullable: bool,
 }
 
+impl ColumnEntry {
+    /// The entries of the columns of `schema`.
+    pub fn of(schema: &StoredSchema) -> Vec<Self> {
+        let entry = |column: &StoredColumn| Self {
+            name: column.name.clone(),
+            type_text: column.column_type.to_text(),
+            nullable: column.nullable,
+        };
+        schema.columns().iter().map(entry).collect()
+    }
+
+    /// The inverse of [`ColumnEntry::of`].
+    ///
+    /// # Errors
+    /// `Corrupt` for names or types that no writer stores.
+    pub fn to_schema(entries: &[Self]) -> Result<StoredSchema> {
+        let columns = entries.iter().map(|entry| {
+            let column_type = ColumnType::from_text(&entry.type_text)
+                .ok_or_else(|| corrupt(&format!("unknown column type {:?}", entry.type_text)))?;
+            let name = entry.name.clone();
+            Ok(StoredColumn { name, column_type, nullable: entry.nullable })
+        });
+        StoredSchema::new(columns.collect::<Result<_>>()?).map_err(|e| corrupt(e.message()))
+    }
+}
+
 /// Everything a cache says about itself. Field order is the order in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -270,13 +296,7 @@ impl Manifest {
     /// # Errors
     /// `Corrupt` for names or types that no writer stores.
     pub fn schema(&self) -> Result<StoredSchema> {
-        let columns = self.columns.iter().map(|entry| {
-            let column_type = ColumnType::from_text(&entry.type_text)
-                .ok_or_else(|| corrupt(&format!("unknown column type {:?}", entry.type_text)))?;
-            let name = entry.name.clone();
-            Ok(StoredColumn { name, column_type, nullable: entry.nullable })
-        });
-        StoredSchema::new(columns.collect::<Result<_>>()?).map_err(|e| corrupt(e.message()))
+        ColumnEntry::to_schema(&self.columns)
     }
 
     /// Files that block digests cover, in the order of `digests.bin`.

@@ -4,20 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::encode::{EncodedGroup, shard_schema};
-use super::hashed_file::HashedFile;
-use super::metadata_file::MetadataFile;
+use super::encode::EncodedGroup;
+use super::files::Files;
+use super::journal::{self, Found, Journal, JournalHead};
 use super::partial::{PartialDir, WriteMode};
 use super::shards::ShardWriter;
-use crate::format::codec::{Algo, Compression, Scope};
-use crate::format::content::{ContentHasher, cache_id_of};
-use crate::format::digest::{Digest, encode_digests_header, to_hex};
-use crate::format::index::{IndexKind, encode_header};
-use crate::format::limits::{BLOCK_BYTES, FORMAT_VERSION};
-use crate::format::manifest::{
-    ColumnEntry, DICTIONARY_FILE, DIGESTS_FILE, FileEntry, INDEX_FILE, MANIFEST_FILE,
-    METADATA_FILE, Manifest, SHARDS_DIR,
-};
+use crate::format::codec::Compression;
+use crate::format::manifest::{MANIFEST_FILE, SHARDS_DIR};
 use crate::format::name::normalise_name;
 use crate::format::schema::StoredSchema;
 use crate::store::Store;
@@ -50,33 +43,64 @@ pub struct PublishedCache {
     pub cache_id: u64,
     /// Its samples.
     pub samples_total: u64,
+    /// Samples that an interrupted write had stored and this one did not write again.
+    pub samples_reused: u64,
+    /// Samples of an interrupted write that could not be used.
+    pub dropped: Option<Dropped>,
 }
 
-/// Writes one cache. Dropping it unpublished removes what it wrote; after a failure it refuses
-/// further work.
+/// Finished shards that an interrupted write left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Version of the preprocessing they were written with.
+    pub fingerprint: Option<String>,
+    /// Their stored columns.
+    pub schema: StoredSchema,
+    /// Their samples.
+    pub rows: u64,
+}
+
+/// Stored samples of an interrupted write that were not used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The first of them.
+    pub first_row: u64,
+    /// Their number.
+    pub rows: u64,
+    /// What was wrong with them.
+    pub reason: String,
+}
+
+/// Where a write goes on that took the finished shards of an interrupted one over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continued {
+    /// The next row.
+    pub rows: u64,
+    /// Payload bytes before it.
+    pub payload_bytes: u64,
+}
+
+/// Writes one cache. Dropping it unpublished removes what it wrote, except for finished shards
+/// after [`CacheWriter::resume`]; after a failure it refuses further work.
 pub struct CacheWriter {
     partial: PartialDir,
     name: String,
     options: WriteOptions,
+    resumption: Option<Resumption>,
     files: Option<Files>,
     has_failed: bool,
 }
 
-/// The files being filled.
-struct Files {
-    schema: StoredSchema,
-    shards: ShardWriter,
-    metadata: MetadataFile,
-    index: HashedFile,
-    digests: HashedFile,
-    content: ContentHasher,
-    dictionary: Option<Vec<u8>>,
-    rows: u64,
-    payload_bytes: u64,
+/// What a resumable write knows of the one before it.
+struct Resumption {
+    fingerprint: Option<String>,
+    found: Option<Found>,
+    found_rows: u64,
+    dropped: Option<Dropped>,
 }
 
 impl CacheWriter {
-    /// Locks the name and makes an empty unpublished directory; see [`WriteMode`].
+    /// Locks the name and its unpublished directory; see [`WriteMode`].
     ///
     /// `wait` is called while another writer holds the name: it sleeps, or gives up.
     ///
@@ -97,47 +121,130 @@ impl CacheWriter {
             )));
         }
         let partial = PartialDir::acquire(store, parent, name, mode, wait)?;
-        Ok(Self { partial, name: name.to_owned(), options, files: None, has_failed: false })
+        let (name, resumption) = (name.to_owned(), None);
+        Ok(Self { partial, name, options, resumption, files: None, has_failed: false })
     }
 
-    /// Opens the files, once the columns are known.
+    /// Makes the write resumable: finished shards are journalled, and stay if it ends
+    /// unpublished. Gives what an interrupted write with these options left. Call it first.
+    pub fn resume(&mut self, fingerprint: Option<String>) -> Option<Unfinished> {
+        let found = journal::find(self.partial.store().as_ref(), &self.partial.path());
+        let found_rows = found.as_ref().map_or(0, Found::rows);
+        let mut resumption = Resumption { fingerprint, found, found_rows, dropped: None };
+        let found = resumption.found.as_ref();
+        let unfinished = found.and_then(|found| found.head.schema().ok().map(|s| (found, s)));
+        let unfinished = unfinished.and_then(|(found, schema)| {
+            let head = self.head(&resumption, &schema, found.dictionary.as_deref());
+            let fingerprint = found.head.fingerprint.clone();
+            let is_usable = found.head.difference(&head).is_none();
+            is_usable.then_some(Unfinished { fingerprint, schema, rows: found_rows })
+        });
+        self.partial.keep_shards(resumption.found.as_ref().map_or(0, |found| found.shards.len()));
+        self.resumption = Some(resumption);
+        unfinished
+    }
+
+    fn head(
+        &self,
+        resumption: &Resumption,
+        schema: &StoredSchema,
+        dictionary: Option<&[u8]>,
+    ) -> JournalHead {
+        let WriteOptions { max_shard_bytes, compression } = self.options;
+        let fingerprint = resumption.fingerprint.clone();
+        JournalHead::new(schema, max_shard_bytes, compression, dictionary, fingerprint)
+    }
+
+    /// Opens the files, once the columns are known. Shards of an interrupted write are compared
+    /// with what is committed, and stay as far as they are equal.
     ///
     /// # Errors
     /// As the file system fails.
     pub fn start(&mut self, schema: StoredSchema, dictionary: Option<Vec<u8>>) -> Result<()> {
-        let store = Arc::clone(self.partial.store());
-        let directory = self.partial.path();
-        store.create_dir(&directory.join(SHARDS_DIR))?;
-        let compression = &self.options.compression;
-        let kind = match (compression.algo, compression.scope) {
-            (Algo::Lz4 | Algo::Zstd, Scope::Buffer) => IndexKind::BatchRange,
-            _ => IndexKind::FileRange,
-        };
-        let mut index = HashedFile::create(store.as_ref(), &directory.join(INDEX_FILE))?;
-        index.write(&encode_header(kind))?;
-        let mut digests = HashedFile::create(store.as_ref(), &directory.join(DIGESTS_FILE))?;
-        digests.write(&encode_digests_header())?;
-        let metadata =
-            MetadataFile::create(store.as_ref(), &directory.join(METADATA_FILE), &schema)?;
-        let shards = ShardWriter::new(
-            Arc::clone(&store),
-            &directory,
-            shard_schema(&schema, compression, dictionary.as_deref()),
-            kind,
-            self.options.max_shard_bytes,
-        )?;
-        self.files = Some(Files {
-            content: ContentHasher::new(&schema),
-            schema,
-            shards,
-            metadata,
-            index,
-            digests,
-            dictionary,
-            rows: 0,
-            payload_bytes: 0,
-        });
+        let mut resumption = self.resumption.take();
+        let (mut journal, mut kept) = (None, 0);
+        if let Some(resumption) = &mut resumption {
+            let head = self.head(resumption, &schema, dictionary.as_deref());
+            let mut is_trusted = true;
+            if let Some(found) = resumption.found.take() {
+                match found.head.difference(&head) {
+                    None => kept = found.shards.len(),
+                    Some(reason) => resumption.drop_from(0, format!("they have {reason}")),
+                }
+                is_trusted = found.head.fingerprint == head.fingerprint;
+            }
+            let store = Arc::clone(self.partial.store());
+            let mut begun =
+                Journal::new(store, self.partial.path(), head, dictionary.clone(), kept);
+            if kept > 0 && !is_trusted {
+                begun.distrust()?;
+            }
+            journal = Some(begun);
+        }
+        self.resumption = resumption;
+        self.open(schema, dictionary, journal, kept)
+    }
+
+    /// Opens the files and takes the finished shards of the interrupted write over, reading each
+    /// once: the source goes on behind them. Only for a source whose preprocessing is known to
+    /// be the same. A damaged shard ends it; that one and those behind it are written again.
+    ///
+    /// `attend` is called for each MiB and may end it with an error.
+    ///
+    /// # Errors
+    /// As the file system fails, and what `attend` returns.
+    pub fn adopt(&mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Continued> {
+        let nothing = || Error::internal("there is nothing to take over");
+        let mut resumption = self.resumption.take().ok_or_else(nothing)?;
+        let found = resumption.found.take().ok_or_else(nothing)?;
+        let shards = found.shards.len();
+        let head = found.head.clone();
+        let (store, schema) = (Arc::clone(self.partial.store()), head.schema()?);
+        let journal =
+            Journal::new(store, self.partial.path(), head, found.dictionary.clone(), shards);
+        self.resumption = Some(resumption);
+        self.open(schema, found.dictionary, Some(journal), shards)?;
+        let files = self.files.as_mut().ok_or_else(nothing)?;
+        let mut dropped = None;
+        for entry in &found.shards {
+            let mut ended = None;
+            let mut attend = || attend().inspect_err(|error| ended = Some(error.clone()));
+            match files.stored_shard(entry, &mut attend) {
+                Ok(shard) => files.adopt(entry, &shard, &mut attend)?,
+                Err(_) if ended.is_some() => return Err(ended.unwrap_or_else(nothing)),
+                Err(error) => {
+                    files.shards.drop_rest()?;
+                    dropped = Some(format!("a stored shard is damaged: {error}"));
+                    break;
+                }
+            }
+        }
+        let (rows, payload_bytes) = (files.rows(), files.payload_bytes());
+        self.partial.keep_shards(files.shards.journalled());
+        if let (Some(reason), Some(resumption)) = (dropped, &mut self.resumption) {
+            resumption.drop_from(rows, reason);
+        }
+        Ok(Continued { rows, payload_bytes })
+    }
+
+    fn open(
+        &mut self,
+        schema: StoredSchema,
+        dictionary: Option<Vec<u8>>,
+        journal: Option<Journal>,
+        kept: usize,
+    ) -> Result<()> {
+        let (store, directory) = (Arc::clone(self.partial.store()), self.partial.path());
+        journal::clear(store.as_ref(), &directory, kept)?;
+        self.partial.keep_shards(kept);
+        let files = Files::create(&store, &directory, schema, dictionary, self.options, journal)?;
+        self.files = Some(files);
         Ok(())
+    }
+
+    /// Whether the files are open, and the dictionary they were opened with.
+    pub fn started(&self) -> Option<Option<&[u8]>> {
+        self.files.as_ref().map(Files::dictionary)
     }
 
     /// Writes the next group, in row order.
@@ -150,6 +257,7 @@ impl CacheWriter {
         }
         let files = self.files.as_mut().ok_or_else(|| Error::internal("start was not called"))?;
         let committed = files.commit(&group);
+        self.partial.keep_shards(files.shards.journalled());
         self.has_failed = committed.is_err();
         committed
     }
@@ -159,14 +267,15 @@ impl CacheWriter {
     /// # Errors
     /// As the file system fails; nothing is published then.
     pub fn publish(self, identity: Identity) -> Result<PublishedCache> {
-        let Self { partial, name, options, files, has_failed } = self;
+        let Self { mut partial, name, options: _, resumption, files, has_failed } = self;
         let files = files.filter(|_| !has_failed);
         let files = files
-            .filter(|files| files.rows > 0)
+            .filter(|files| files.rows() > 0)
             .ok_or_else(|| Error::internal("there is nothing to publish"))?;
         let store = Arc::clone(partial.store());
         let directory = partial.path();
-        let mut manifest = files.finish(store.as_ref(), &directory, name, options, identity)?;
+        let (mut manifest, mut shards) = files.finish(store.as_ref(), name, identity)?;
+        partial.keep_shards(shards.journalled());
         store.sync_dir(&directory.join(SHARDS_DIR))?;
         store.sync_dir(&directory)?;
         let bytes = manifest.encode()?;
@@ -174,99 +283,32 @@ impl CacheWriter {
         file.write_all(&bytes)?;
         file.sync()?;
         file.close()?;
+        partial.keep_shards(0);
+        shards.end_journal()?;
         store.sync_dir(&directory)?;
         let path = partial.publish()?;
-        let (cache_id, samples_total) = (manifest.cache_id, manifest.samples_total);
-        Ok(PublishedCache { path, cache_id, samples_total })
-    }
-}
-
-impl Files {
-    fn commit(&mut self, group: &EncodedGroup) -> Result<()> {
-        let rows = &group.group;
-        if rows.first_row() != self.rows {
-            return Err(Error::internal(format!(
-                "group begins at row {}; expected {}",
-                rows.first_row(),
-                self.rows
-            )));
-        }
-        if self.shards.is_full_for(group) {
-            self.close_shard()?;
-        }
-        let index = &mut self.index;
-        self.shards.write(group, &mut |record| index.write(&record.encode()))?;
-        self.content.update(rows.columns(), rows.payload())?;
-        self.metadata.push(rows.columns())?;
-        self.rows += rows.rows();
-        let offsets = rows.payload().value_offsets();
-        if let (Some(first), Some(last)) = (offsets.first(), offsets.last()) {
-            self.payload_bytes += (last - first) as u64;
-        }
-        Ok(())
-    }
-
-    fn close_shard(&mut self) -> Result<()> {
-        match self.shards.close()? {
-            None => Ok(()),
-            Some(leaves) => write_leaves(&mut self.digests, &leaves),
-        }
-    }
-
-    fn finish(
-        mut self,
-        store: &dyn Store,
-        directory: &Path,
-        source_name: String,
-        options: WriteOptions,
-        identity: Identity,
-    ) -> Result<Manifest> {
-        self.close_shard()?;
-        let metadata = self.metadata.finish()?;
-        write_leaves(&mut self.digests, &metadata.leaves)?;
-        let index = self.index.finish()?;
-        write_leaves(&mut self.digests, &index.leaves)?;
-        let dictionary = match &self.dictionary {
-            None => None,
-            Some(bytes) => {
-                let path = directory.join(DICTIONARY_FILE);
-                let mut file = HashedFile::create(store, &path)?;
-                file.write(bytes)?;
-                let digest = file.finish()?;
-                write_leaves(&mut self.digests, &digest.leaves)?;
-                Some(FileEntry::new(DICTIONARY_FILE, digest.size_bytes, &digest.root))
-            }
-        };
-        let digests = self.digests.finish()?;
-        let content = self.content.finish();
-        let columns = self.schema.columns().iter().map(|column| ColumnEntry {
-            name: column.name.clone(),
-            type_text: column.column_type.to_text(),
-            nullable: column.nullable,
-        });
-        Ok(Manifest {
-            format: "dataset_rt".to_owned(),
-            format_version: FORMAT_VERSION,
-            cache_id: cache_id_of(&content),
-            content_blake3: to_hex(&content),
-            source_name,
-            fingerprint: identity.fingerprint,
-            samples_total: self.rows,
-            payload_bytes_total: self.payload_bytes,
-            columns: columns.collect(),
-            compression: options.compression,
-            block_bytes: BLOCK_BYTES,
-            shards: self.shards.into_entries(),
-            metadata: FileEntry::new(METADATA_FILE, metadata.size_bytes, &metadata.root),
-            index: FileEntry::new(INDEX_FILE, index.size_bytes, &index.root),
-            dictionary,
-            digests: FileEntry::new(DIGESTS_FILE, digests.size_bytes, &digests.root),
-            provenance: identity.provenance,
-            manifest_blake3: String::new(),
+        Ok(PublishedCache {
+            path,
+            cache_id: manifest.cache_id,
+            samples_total: manifest.samples_total,
+            samples_reused: shards.rows_reused(),
+            dropped: resumption.and_then(|resumption| resumption.dropped(&shards)),
         })
     }
 }
 
-fn write_leaves(digests: &mut HashedFile, leaves: &[Digest]) -> Result<()> {
-    leaves.iter().try_for_each(|leaf| digests.write(leaf))
+impl Resumption {
+    fn drop_from(&mut self, first_row: u64, reason: String) {
+        let rows = self.found_rows.saturating_sub(first_row);
+        self.dropped = (rows > 0).then_some(Dropped { first_row, rows, reason });
+    }
+
+    fn dropped(mut self, shards: &ShardWriter) -> Option<Dropped> {
+        if let Some(row) = shards.differs_at()
+            && self.dropped.is_none()
+        {
+            self.drop_from(row, "the source yielded something else".to_owned());
+        }
+        self.dropped
+    }
 }

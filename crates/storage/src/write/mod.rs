@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! source rows ─► Ingest ─► RowGroup ─► Encoder ─► EncodedGroup ─► CacheWriter ─► PublishedCache
-//!                column                           shards, metadata_file, hashed_file   partial
+//!                column                           files: shards, metadata_file         partial
+//!                                                  journal: replay, stored_shard
 //! ```
 //! Each value can only be made by the stage before it: an unencoded group cannot be committed,
 //! an uncommitted one not be published.
@@ -10,16 +11,22 @@
 mod column;
 mod commit;
 mod encode;
+mod files;
 mod group;
 mod hashed_file;
 mod ingest;
+mod journal;
 mod metadata_file;
 mod partial;
+mod replay;
 mod shards;
+mod stored_shard;
 #[cfg(test)]
 mod tests;
 
-pub use commit::{CacheWriter, Identity, PublishedCache, WriteOptions};
+pub use commit::{
+    CacheWriter, Continued, Dropped, Identity, PublishedCache, Unfinished, WriteOptions,
+};
 pub use encode::{EncodedGroup, Encoder};
 pub use group::{GroupLimits, RowGroup};
 pub use ingest::{Cell, Ingest};

@@ -1,9 +1,10 @@
 //! The unpublished directory of a cache: its name, its lock, its way to the published name.
-//! Knows nothing of what is in it.
+//! What may stay in it is the journal's to say.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::journal;
 use crate::store::{DirLock, EntryKind, Store};
 use crate::{Error, Kind, Result};
 
@@ -26,17 +27,19 @@ fn stale_path(parent: &Path, name: &str) -> PathBuf {
     parent.join(format!(".{name}.stale"))
 }
 
-/// A locked, empty directory that becomes the cache. Dropping it unpublished removes it.
+/// A locked directory that becomes the cache. Dropping it unpublished removes it, or all but the
+/// shards to keep.
 pub(super) struct PartialDir {
     store: Arc<dyn Store>,
     parent: PathBuf,
     name: String,
     mode: WriteMode,
     lock: Option<DirLock>,
+    kept_shards: usize,
 }
 
 impl PartialDir {
-    /// Makes and locks the directory; removes what a dead writer left in it.
+    /// Makes and locks the directory, which may hold what a dead writer left.
     ///
     /// `wait` is called with the directory's path while another writer holds it: it sleeps, or
     /// gives up with an error.
@@ -68,6 +71,7 @@ impl PartialDir {
                 name: name.to_owned(),
                 mode,
                 lock: Some(lock),
+                kept_shards: 0,
             };
             if store.kind(&path)? != Some(EntryKind::Directory) {
                 // Removing through a link would empty a directory that is not ours.
@@ -77,11 +81,13 @@ impl PartialDir {
             // The former holder may have published between the look above and the lock.
             recover_stale(store.as_ref(), parent, name)?;
             refuse_taken(store.as_ref(), parent, name, mode)?;
-            for leftover in store.list_dir(&path)? {
-                store.remove_tree(&path.join(leftover))?;
-            }
             return Ok(partial);
         }
+    }
+
+    /// How many finished shards stay with their journal if this is dropped unpublished.
+    pub(super) fn keep_shards(&mut self, shards: usize) {
+        self.kept_shards = shards;
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -173,9 +179,13 @@ impl PartialDir {
 impl Drop for PartialDir {
     /// Best effort: what stays is removed by the next writer of the name.
     fn drop(&mut self) {
-        if self.lock.is_some() {
-            let _ = self.store.remove_tree(&self.path());
+        if self.lock.is_none() {
+            return;
         }
+        let _ = match self.kept_shards {
+            0 => self.store.remove_tree(&self.path()),
+            kept => journal::clear(self.store.as_ref(), &self.path(), kept),
+        };
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{Error, Kind, Result};
 #[cfg(feature = "faults")]
 mod faults;
 mod publish;
+mod resume;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
@@ -91,31 +92,44 @@ fn begin(store: Arc<dyn Store>, parent: &Path, plan: Plan) -> Result<CacheWriter
     CacheWriter::begin(store, parent, "train", options, plan.mode, &mut give_up)
 }
 
-fn fill(mut writer: CacheWriter, rows: &[Row], plan: Plan) -> Result<PublishedCache> {
-    let limits = GroupLimits {
+fn limits(plan: Plan) -> GroupLimits {
+    GroupLimits {
         batch_rows: plan.batch_rows,
         ..GroupLimits::new(plan.max_shard_bytes, &plan.compression)
-    };
-    // Declared, since tiny shards leave no time to wait for the first text.
-    let declared = [("number", ColumnType::Int64), ("text", ColumnType::Utf8)]
+    }
+}
+
+/// Declared, since tiny shards leave no time to wait for the first text.
+fn declared() -> StoredSchema {
+    let columns = [("number", ColumnType::Int64), ("text", ColumnType::Utf8)]
         .map(|(name, t)| StoredColumn { name: name.to_owned(), column_type: t, nullable: true });
-    let declared = StoredSchema::new(declared.to_vec())?;
-    let mut ingest = Ingest::new("train", Some(declared), limits);
+    StoredSchema::new(columns.to_vec()).unwrap()
+}
+
+fn push(ingest: &mut Ingest, rows: &[Row]) -> Result<()> {
     for row in rows {
         ingest.push_payload(&row.payload)?;
         ingest.cell(0, "number", Cell::Int(row.number))?;
         ingest.cell(1, "text", row.text.as_deref().map_or(Cell::Null, Cell::Str))?;
         ingest.end_row()?;
     }
-    let (schema, groups) = ingest.finish()?;
-    let dictionary = match plan.compression.dictionary_bytes {
+    Ok(())
+}
+
+fn trained(rows: &[Row], plan: Plan) -> Option<Vec<u8>> {
+    let lengths: Vec<usize> = rows.iter().map(|r| r.payload.len()).collect();
+    let samples: Vec<u8> = rows.iter().flat_map(|r| r.payload.clone()).collect();
+    match plan.compression.dictionary_bytes {
         0 => None,
-        size => {
-            let lengths: Vec<usize> = rows.iter().map(|r| r.payload.len()).collect();
-            let samples: Vec<u8> = rows.iter().flat_map(|r| r.payload.clone()).collect();
-            train_dictionary(&samples, &lengths, size as usize)?
-        }
-    };
+        size => train_dictionary(&samples, &lengths, size as usize).unwrap(),
+    }
+}
+
+fn fill(mut writer: CacheWriter, rows: &[Row], plan: Plan) -> Result<PublishedCache> {
+    let mut ingest = Ingest::new("train", Some(declared()), limits(plan));
+    push(&mut ingest, rows)?;
+    let (schema, groups) = ingest.finish()?;
+    let dictionary = trained(rows, plan);
     writer.start(schema.clone(), dictionary.clone())?;
     let mut encoder = Encoder::new(&schema, &plan.compression, dictionary.map(Arc::from))?;
     for group in groups {

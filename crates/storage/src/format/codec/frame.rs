@@ -1,7 +1,8 @@
 //! One frame in, one frame out, for either algorithm. Knows nothing of payloads or buffers.
 
 use super::lz4::{self, Lz4Encoder};
-use super::zstandard::{ZstdDecoder, ZstdEncoder};
+use super::zstandard::{self, ZstdDecoder, ZstdEncoder};
+use crate::format::limits::PAYLOAD_BYTES_MAX;
 use crate::{Error, Kind, Result};
 
 /// Makes standard frames; one per thread, its tables are reused. The frame of given bytes never
@@ -52,6 +53,20 @@ impl Decoder {
         ZstdDecoder::new(dictionary).map(Self::Zstd)
     }
 
+    /// Bytes that `frame` says it holds, at most those of a payload.
+    pub fn raw_len(&self, frame: &[u8]) -> Result<usize> {
+        let raw_len = match self {
+            Self::Lz4 => lz4::raw_len(frame)?,
+            Self::Zstd(_) => zstandard::raw_len(frame)?,
+        };
+        match usize::try_from(raw_len) {
+            Ok(len) if raw_len <= PAYLOAD_BYTES_MAX => Ok(len),
+            _ => Err(Error::corrupt(format!(
+                "frame states {raw_len} bytes; expected at most {PAYLOAD_BYTES_MAX}"
+            ))),
+        }
+    }
+
     /// Fills `out` exactly with the contents of `frame`.
     pub fn decode(&mut self, frame: &[u8], out: &mut [u8]) -> Result<()> {
         match self {
@@ -72,8 +87,11 @@ impl Decoder {
 /// An empty vector with room for `bytes` bytes; a refusal instead of an abort if there is none.
 pub fn reserve(bytes: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    out.try_reserve_exact(bytes).map_err(|_| {
-        Error::new(Kind::Exhausted, format!("no memory for {bytes} bytes; free some and retry"))
-    })?;
+    out.try_reserve_exact(bytes).map_err(|_| no_memory(bytes))?;
     Ok(out)
+}
+
+/// There is no room for `bytes` bytes.
+pub fn no_memory(bytes: usize) -> Error {
+    Error::new(Kind::Exhausted, format!("no memory for {bytes} bytes; free some and retry"))
 }

@@ -5,9 +5,11 @@
 //! Source: LZ4 Frame Format Description 1.6.x.
 
 use lz4_flex::block::{
-    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+    CompressTable, DecompressError, compress_into_with_table, decompress_into,
+    get_maximum_output_size,
 };
 
+use super::frame;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
@@ -101,6 +103,24 @@ pub fn decode_to_vec(frame: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<
     blocks.finish()
 }
 
+/// Bytes that `frame` holds. Every block but the last is full; that one is decoded to learn it.
+pub fn raw_len(frame: &[u8]) -> Result<u64> {
+    let mut blocks = Blocks::new(frame)?;
+    let mut full = 0_u64;
+    while let Some((word, block)) = blocks.take_next()? {
+        if blocks.rest.len() > END_MARK.len() {
+            full += blocks.block_max as u64;
+        } else if word & STORED_RAW != 0 {
+            full += block.len() as u64;
+        } else {
+            let mut last = frame::reserve(blocks.block_max)?;
+            last.resize(blocks.block_max, 0);
+            full += decompress_into(block, &mut last).map_err(damaged)? as u64;
+        }
+    }
+    Ok(full)
+}
+
 /// Walks the blocks of one frame.
 struct Blocks<'a> {
     rest: &'a [u8],
@@ -122,22 +142,32 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Fills `target` exactly from the next block.
-    fn decode_next(&mut self, target: &mut [u8]) -> Result<()> {
+    /// Length word and bytes of the next block; `None` at the end mark.
+    fn take_next(&mut self) -> Result<Option<(u32, &'a [u8])>> {
         let short = || Error::corrupt("lz4 frame ends within a block");
         let (word, rest) = self.rest.split_first_chunk::<4>().ok_or_else(short)?;
+        if *word == END_MARK {
+            return Ok(None);
+        }
         let word = u32::from_le_bytes(*word);
         let len = (word & !STORED_RAW) as usize;
         let (block, rest) = rest.split_at_checked(len).ok_or_else(short)?;
         self.rest = rest;
+        Ok(Some((word, block)))
+    }
+
+    /// Fills `target` exactly from the next block.
+    fn decode_next(&mut self, target: &mut [u8]) -> Result<()> {
+        let (word, block) = self
+            .take_next()?
+            .ok_or_else(|| Error::corrupt("lz4 frame ends before its contents do"))?;
         let filled = if word & STORED_RAW != 0 {
             if block.len() == target.len() {
                 target.copy_from_slice(block);
             }
             block.len()
         } else {
-            decompress_into(block, target)
-                .map_err(|error| Error::corrupt(format!("lz4 block is damaged: {error}")))?
+            decompress_into(block, target).map_err(damaged)?
         };
         if filled != target.len() {
             return Err(Error::corrupt(format!(
@@ -154,4 +184,8 @@ impl<'a> Blocks<'a> {
         }
         Ok(())
     }
+}
+
+fn damaged(error: DecompressError) -> Error {
+    Error::corrupt(format!("lz4 block is damaged: {error}"))
 }

@@ -2,7 +2,7 @@
 //! Knows nothing of shards or samples.
 
 use super::compression::{Algo, Compression};
-use super::frame::{Decoder, Encoder};
+use super::frame::{Decoder, Encoder, no_memory};
 use crate::{Error, Result};
 
 /// Turns payloads into the bytes stored in the payload column. One per thread; the bytes do not
@@ -84,6 +84,30 @@ impl Decompressor {
                 frame.len(),
                 out.len()
             ))),
+        }
+    }
+}
+
+impl Decompressor {
+    /// Appends the payload stored as `frame`, whose length nothing but the frame records, to
+    /// `out`: for frames whose digest was checked.
+    ///
+    /// # Errors
+    /// `Corrupt` if `frame` is damaged or holds more than a payload may, `Exhausted` without
+    /// memory.
+    pub fn append(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        match &mut self.decoder {
+            Some(decoder) => {
+                let raw_len = decoder.raw_len(frame)?;
+                let start = out.len();
+                out.try_reserve(raw_len).map_err(|_| no_memory(raw_len))?;
+                out.resize(start + raw_len, 0);
+                decoder.decode(frame, out.get_mut(start..).unwrap_or_default())
+            }
+            None => {
+                out.extend_from_slice(frame);
+                Ok(())
+            }
         }
     }
 }

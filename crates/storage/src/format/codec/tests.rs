@@ -40,6 +40,10 @@ proptest! {
         for compression in [NONE, LZ4, ZSTD] {
             let frame = compress(&compression, None, &raw);
             prop_assert_eq!(decompress(&compression, &frame, raw.len()).unwrap(), raw.clone());
+            let mut appended = vec![7];
+            let mut decompressor = Decompressor::new(&compression, None).unwrap();
+            decompressor.append(&frame, &mut appended).unwrap();
+            prop_assert_eq!(&appended[1..], &raw);
         }
     }
 

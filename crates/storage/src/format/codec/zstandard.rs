@@ -65,6 +65,14 @@ impl ZstdDecoder {
     }
 }
 
+/// Bytes that `frame` states it holds.
+pub fn raw_len(frame: &[u8]) -> Result<u64> {
+    match get_frame_content_size(frame) {
+        Ok(Some(stated)) if frame.starts_with(&MAGIC) => Ok(stated),
+        _ => Err(Error::corrupt("payload is not a zstd frame that states its size")),
+    }
+}
+
 /// One whole frame and nothing behind it, whose stated size is the expected one.
 fn check_frame(frame: &[u8], raw_len: usize) -> Result<()> {
     if !frame.starts_with(&MAGIC) {

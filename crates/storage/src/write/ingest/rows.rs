@@ -79,6 +79,23 @@ impl Ingest {
         }
     }
 
+    /// Goes on behind the first `rows` samples with `payload_bytes` of payload, which are stored
+    /// already and have this schema.
+    pub fn continued(
+        source: &str,
+        schema: StoredSchema,
+        limits: GroupLimits,
+        rows: u64,
+        payload_bytes: u64,
+    ) -> Self {
+        Self {
+            rows_total: rows,
+            first_row_of_group: rows,
+            payload_bytes,
+            ..Self::new(source, Some(schema), limits)
+        }
+    }
+
     /// Rows taken so far.
     pub fn rows(&self) -> u64 {
         self.rows_total
