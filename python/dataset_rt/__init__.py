@@ -10,6 +10,7 @@ runtime.py       DatasetRuntime: writes caches, opens datasets
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
 cache.py         open_cache: a look into one cache
+unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
 errors.py        what is raised, and what to do about it
 """
@@ -59,9 +60,15 @@ from dataset_rt.sources import (
     ArrowSource,
     CacheSource,
     HasFingerprint,
+    HasIterFrom,
     HasLength,
     HasProvenance,
     HasSchema,
+)
+from dataset_rt.unfinished import (
+    UnfinishedWrite,
+    remove_unfinished_write,
+    unfinished_writes,
 )
 from dataset_rt.verification import Finding, VerificationReport, verify_cache
 
@@ -103,6 +110,7 @@ __all__ = [
     "FileUnsupportedError",
     "Finding",
     "HasFingerprint",
+    "HasIterFrom",
     "HasLength",
     "HasProvenance",
     "HasSchema",
@@ -117,6 +125,7 @@ __all__ = [
     "ShardCompression",
     "SourceError",
     "UnavailableError",
+    "UnfinishedWrite",
     "UnsupportedError",
     "VerificationReport",
     "WriterConfig",
@@ -124,5 +133,7 @@ __all__ = [
     "__version__",
     "open_cache",
     "open_dataset",
+    "remove_unfinished_write",
+    "unfinished_writes",
     "verify_cache",
 ]

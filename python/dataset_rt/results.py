@@ -15,18 +15,22 @@ class CacheWriteSuccess(NamedTuple):
     Attributes:
         source_name: Name of the source, NFC-normalised.
         path: The cache directory.
-        status: `"written"` by this call, or `"reused"` as found, the source left untouched.
+        status: `"written"` by this call, `"resumed"` behind what an interrupted call had stored,
+            or `"reused"` as found, the source left untouched.
         samples_reused: Samples this call did not have to write again.
     """
 
     source_name: str
     path: Path
-    status: Literal["written", "reused"]
+    status: Literal["written", "reused", "resumed"]
     samples_reused: int = 0
 
 
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
+
+    With `WriterConfig(resume=True)` its finished shards stay for the next call, see
+    `unfinished_writes`.
 
     Attributes:
         source_name: Name of the source, NFC-normalised.

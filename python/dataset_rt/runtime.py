@@ -221,7 +221,7 @@ class DatasetRuntime:
         # Exception, not BaseException: Ctrl-C and SystemExit end the whole call at once.
         try:
             with progress_line(name, source, config.show_progress) as on_progress:
-                status, samples_reused = self._native.write_source(
+                status, samples_reused, note = self._native.write_source(
                     source, name, directory, config._native_options(), reuse, on_progress
                 )
         except SourceError as error:
@@ -229,12 +229,14 @@ class DatasetRuntime:
         except Exception as error:  # noqa: BLE001 - one failing source never stops the others
             return CacheWriteError(name, str(error) or type(error).__name__, error)
         path = Path(directory, name)
-        if status == "written":
+        if note is not None:
+            warnings.warn(note, stacklevel=4)
+        if status != "reused":
             _warn_of_length(source, name, path)
         return CacheWriteSuccess(
             name,
             path,
-            cast("Literal['written', 'reused']", status),
+            cast("Literal['written', 'reused', 'resumed']", status),
             samples_reused,
         )
 

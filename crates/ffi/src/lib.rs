@@ -3,7 +3,7 @@
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, payload_out, tables    blocks -> Python objects
-//! classes         runtime, dataset, iterator, cache
+//! classes         runtime (write), dataset, iterator, cache
 //! border          failure                                errors, panics, signals, fork gate
 //! ```
 //! `unsafe` only in `payload_in`, `payload_out` and `samples`.
@@ -20,8 +20,15 @@ mod samples;
 mod source;
 mod tables;
 mod values;
+mod write;
+
+use std::path::PathBuf;
 
 use dataset_rt_storage::format::name::normalise_names;
+use dataset_rt_storage::store::LocalStore;
+use dataset_rt_storage::write::{
+    UnfinishedWrite, remove_unfinished_write as remove, unfinished_writes as unfinished,
+};
 use dataset_rt_validator::Level;
 use pyo3::prelude::*;
 
@@ -35,7 +42,7 @@ fn check_source_names(py: Python<'_>, names: Vec<String>) -> PyResult<Vec<String
 
 /// A verification report as JSON.
 #[pyfunction]
-fn verify_cache(py: Python<'_>, path: std::path::PathBuf, level: &str) -> PyResult<String> {
+fn verify_cache(py: Python<'_>, path: PathBuf, level: &str) -> PyResult<String> {
     guarded(py, || {
         let level = Level::from_name(level).ok_or_else(|| {
             to_py(
@@ -47,6 +54,23 @@ fn verify_cache(py: Python<'_>, path: std::path::PathBuf, level: &str) -> PyResu
         })?;
         detached(py, move || dataset_rt_validator::verify_cache(&path, level)?.to_json())
     })
+}
+
+/// Name, directory, samples, bytes and whether it is running.
+type UnfinishedFields = (String, PathBuf, u64, u64, bool);
+
+/// The unfinished writes below a directory.
+#[pyfunction]
+fn unfinished_writes(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<UnfinishedFields>> {
+    let found = guarded(py, || detached(py, || unfinished(&LocalStore, &directory)))?;
+    let fields = |w: UnfinishedWrite| (w.name, w.path, w.samples, w.size_bytes, w.is_running);
+    Ok(found.into_iter().map(fields).collect())
+}
+
+/// Removes the unfinished write of one name.
+#[pyfunction]
+fn remove_unfinished_write(py: Python<'_>, directory: PathBuf, name: &str) -> PyResult<()> {
+    guarded(py, || detached(py, || remove(&LocalStore, &directory, name)))
 }
 
 /// Closes the gate before a fork; registered with `os.register_at_fork`.
@@ -86,6 +110,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SAMPLER_VERSION", dataset_rt_sampler::SAMPLER_VERSION)?;
     module.add_function(wrap_pyfunction!(check_source_names, module)?)?;
     module.add_function(wrap_pyfunction!(verify_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(unfinished_writes, module)?)?;
+    module.add_function(wrap_pyfunction!(remove_unfinished_write, module)?)?;
     module.add_function(wrap_pyfunction!(before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(begin_exit, module)?)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dataset_rt_runtime::{Profile, SourceClaim, Stage};
 use dataset_rt_storage::format::schema::StoredSchema;
-use dataset_rt_storage::write::Ingest;
+use dataset_rt_storage::write::{Ingest, Unfinished};
 use dataset_rt_storage::{Error, Result};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -23,6 +23,7 @@ pub struct SourceMembers {
     pub claim: SourceClaim,
     /// Free text for the manifest.
     pub provenance: BTreeMap<String, String>,
+    has_iter_from: bool,
 }
 
 impl SourceMembers {
@@ -62,7 +63,17 @@ impl SourceMembers {
             })
             .transpose()?
             .unwrap_or_default();
-        Ok(Self { claim: SourceClaim { fingerprint, schema }, provenance })
+        let has_iter_from = member("iter_from")?.is_some();
+        Ok(Self { claim: SourceClaim { fingerprint, schema }, provenance, has_iter_from })
+    }
+
+    /// Whether the source can yield what comes after these shards, and says that the samples in
+    /// them are still its own.
+    pub fn goes_on(&self, unfinished: &Unfinished) -> bool {
+        self.has_iter_from
+            && self.claim.fingerprint.is_some()
+            && self.claim.fingerprint == unfinished.fingerprint
+            && self.claim.schema.as_ref().is_none_or(|schema| *schema == unfinished.schema)
     }
 }
 
@@ -126,9 +137,22 @@ impl<'py> SourceItems<'py> {
     /// # Errors
     /// `SourceError` when that raises.
     pub fn new(source: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
-        let py = source.py();
-        let iterator = source.try_iter().map_err(|e| wrap(py, name, 0, e))?;
-        Ok(Self { name: name.to_owned(), iterator, types: ValueTypes::new(py)? })
+        let iterator = source.try_iter().map_err(|e| wrap(source.py(), name, 0, e))?;
+        Self::of(iterator, name)
+    }
+
+    /// Calls `source.iter_from(rows)`.
+    ///
+    /// # Errors
+    /// `SourceError` when that raises.
+    pub fn behind(source: &Bound<'py, PyAny>, name: &str, rows: u64) -> PyResult<Self> {
+        let items = source.call_method1("iter_from", (rows,)).and_then(|items| items.try_iter());
+        Self::of(items.map_err(|e| wrap(source.py(), name, rows, e))?, name)
+    }
+
+    fn of(iterator: Bound<'py, PyIterator>, name: &str) -> PyResult<Self> {
+        let types = ValueTypes::new(iterator.py())?;
+        Ok(Self { name: name.to_owned(), iterator, types })
     }
 
     /// Takes one item into `ingest`; false at the end of the source.

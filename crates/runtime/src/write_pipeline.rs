@@ -74,7 +74,8 @@ impl Shared {
 }
 
 impl WritePipeline {
-    /// Takes over a writer that holds its lock; threads start with the first group.
+    /// Takes over a writer that holds its lock and may have been started; threads start with the
+    /// first group.
     pub fn new(
         writer: CacheWriter,
         compression: Compression,
@@ -144,11 +145,14 @@ impl WritePipeline {
     fn start(&mut self, schema: &StoredSchema, first: &RowGroup) -> Result<()> {
         let mut writer =
             self.writer.take().ok_or_else(|| Error::internal("the writer is already used"))?;
-        let dictionary = match self.compression.dictionary_bytes {
-            0 => None,
-            bytes => train_on(first, bytes as usize)?,
+        let dictionary = match (writer.started(), self.compression.dictionary_bytes) {
+            (Some(dictionary), _) => dictionary.map(<[u8]>::to_vec),
+            (None, 0) => None,
+            (None, bytes) => train_on(first, bytes as usize)?,
         };
-        writer.start(schema.clone(), dictionary.clone())?;
+        if writer.started().is_none() {
+            writer.start(schema.clone(), dictionary.clone())?;
+        }
         let dictionary: Option<Arc<[u8]>> = dictionary.map(Arc::from);
         let spawn_failed = |e: std::io::Error| {
             Error::new(
@@ -197,6 +201,15 @@ impl WritePipeline {
         let writer = writer
             .ok_or_else(|| Error::internal("the committer ended without giving its writer back"))?;
         self.shared.profile.time(Stage::Publish, || writer.publish(identity))
+    }
+
+    /// Commits what was pushed and ends unpublished: a resumable write keeps the shards that this
+    /// finishes. For a source that failed; dropping the pipeline instead ends it at once.
+    pub fn settle(mut self) {
+        if self.check_process().is_ok() {
+            self.shared.queue.close(false);
+            drop(self.join());
+        }
     }
 
     /// Ends all threads; the writer comes back unless it was dropped by a failure.

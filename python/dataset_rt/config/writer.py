@@ -101,6 +101,9 @@ class WriterConfig(FrozenConfig):
         validate_cache: Check every byte of a cache before it is reused.
         on_stale: What `from_cache_sources` does with a cache whose fingerprint or declared schema
             differs from the source's: report an error, build it again and exchange, or reuse it.
+        resume: Keep the finished shards of a write that is interrupted, and go on behind them the
+            next time; see `HasIterFrom`. Without it nothing of an interrupted write stays, and
+            what an earlier one left is removed.
         lock_timeout: Seconds to wait for another writer of the same cache; `None` waits as long
             as it takes, 0 not at all.
         profiler: Times of the writing stages.
@@ -117,6 +120,7 @@ class WriterConfig(FrozenConfig):
     show_progress: bool = True
     validate_cache: bool = False
     on_stale: Literal["error", "rewrite", "reuse"] = "error"
+    resume: bool = True
     lock_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     profiler: WriterProfilerConfig = WriterProfilerConfig()
 
@@ -133,6 +137,7 @@ class WriterConfig(FrozenConfig):
             "dictionary_bytes": compression.dictionary_bytes,
             "validate_cache": self.validate_cache,
             "on_stale": self.on_stale,
+            "resume": self.resume,
             "lock_timeout": self.lock_timeout,
             "profile_path": str(self.profiler.path) if self.profiler.enabled else None,
         }

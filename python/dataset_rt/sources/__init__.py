@@ -8,6 +8,7 @@ from dataset_rt.sources.arrow import ArrowSource
 from dataset_rt.sources.protocols import (
     CacheSource,
     HasFingerprint,
+    HasIterFrom,
     HasLength,
     HasProvenance,
     HasSchema,
@@ -17,6 +18,7 @@ __all__ = [
     "ArrowSource",
     "CacheSource",
     "HasFingerprint",
+    "HasIterFrom",
     "HasLength",
     "HasProvenance",
     "HasSchema",

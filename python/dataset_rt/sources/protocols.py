@@ -51,6 +51,21 @@ class HasFingerprint(Protocol):
 
 
 @runtime_checkable
+class HasIterFrom(Protocol):
+    """Optional member of a source: begin in the middle, after an interrupted write.
+
+    It is used when the source has an equal `fingerprint` too, which says that the stored samples
+    are what it would yield again. Every other source is iterated from its start, and each batch
+    is compared with the stored one; from the first difference on the stored samples are dropped
+    with a warning. Either way the cache is the one an uninterrupted write would have made.
+    """
+
+    def iter_from(self, start: int) -> Iterator[CacheInput | ArrowArrayExporter]:
+        """Yield the samples from number `start` on, counted from 0."""
+        ...
+
+
+@runtime_checkable
 class HasSchema(Protocol):
     """Optional member of a source: its metadata columns, declared instead of inferred."""
 

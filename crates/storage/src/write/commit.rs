@@ -130,7 +130,7 @@ impl CacheWriter {
     pub fn resume(&mut self, fingerprint: Option<String>) -> Option<Unfinished> {
         let found = journal::find(self.partial.store().as_ref(), &self.partial.path());
         let found_rows = found.as_ref().map_or(0, Found::rows);
-        let mut resumption = Resumption { fingerprint, found, found_rows, dropped: None };
+        let resumption = Resumption { fingerprint, found, found_rows, dropped: None };
         let found = resumption.found.as_ref();
         let unfinished = found.and_then(|found| found.head.schema().ok().map(|s| (found, s)));
         let unfinished = unfinished.and_then(|(found, schema)| {

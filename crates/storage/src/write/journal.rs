@@ -147,7 +147,7 @@ fn truncate(store: &dyn Store, partial: &Path, shards: usize) -> Result<()> {
     } else {
         for name in store.list_dir(&journal)? {
             let is_head = [HEAD_FILE, DICTIONARY_FILE].iter().any(|kept| name == Path::new(kept));
-            if !is_head && !number_of(&name).is_some_and(|number| number < shards) {
+            if !is_head && number_of(&name).is_none_or(|number| number >= shards) {
                 store.remove_tree(&journal.join(name))?;
             }
         }
@@ -155,7 +155,7 @@ fn truncate(store: &dyn Store, partial: &Path, shards: usize) -> Result<()> {
     }
     let directory = partial.join(SHARDS_DIR);
     for name in store.list_dir(&directory)? {
-        if !number_of(&name).is_some_and(|number| number < shards) {
+        if number_of(&name).is_none_or(|number| number >= shards) {
             store.remove_tree(&directory.join(name))?;
         }
     }

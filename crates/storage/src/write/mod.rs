@@ -16,6 +16,7 @@ mod group;
 mod hashed_file;
 mod ingest;
 mod journal;
+mod leftovers;
 mod metadata_file;
 mod partial;
 mod replay;
@@ -30,4 +31,5 @@ pub use commit::{
 pub use encode::{EncodedGroup, Encoder};
 pub use group::{GroupLimits, RowGroup};
 pub use ingest::{Cell, Ingest};
+pub use leftovers::{UnfinishedWrite, remove_unfinished_write, unfinished_writes};
 pub use partial::{WriteMode, partial_path};
