@@ -37,6 +37,7 @@ def test_defaults_are_the_documented_ones():
         "show_progress": True,
         "validate_cache": False,
         "on_stale": "error",
+        "resume": True,
         "lock_timeout": None,
         "profiler": {"enabled": False, "path": Path("dataset_rt_profile.json")},
     }

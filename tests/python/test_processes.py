@@ -145,7 +145,8 @@ def interrupted(script, *arguments):
     return time.monotonic() - begin, process.returncode, output + errors
 
 
-def test_ctrl_c_ends_a_writer_soon_and_leaves_no_cache(tmp_path):
+@pytest.mark.parametrize("resume", [True, False])
+def test_ctrl_c_ends_a_writer_soon_and_leaves_no_cache(tmp_path, resume):
     script = """
         import sys
         import dataset_rt as drt
@@ -158,15 +159,18 @@ def test_ctrl_c_ends_a_writer_soon_and_leaves_no_cache(tmp_path):
                     i += 1
                     if i == 1000:
                         print("ready", flush=True)
-        config = drt.WriterConfig(show_progress=False, max_shard_bytes=1_000_000)
+        config = drt.WriterConfig(
+            show_progress=False, max_shard_bytes=1_000_000, resume=sys.argv[2] == "True"
+        )
         with drt.DatasetRuntime(num_workers=2) as runtime:
             runtime.write_cache(Endless(), sys.argv[1], writer_config=config)
     """
-    seconds, code, output = interrupted(script, tmp_path)
+    seconds, code, output = interrupted(script, tmp_path, resume)
     assert "KeyboardInterrupt" in output
     assert code != 0
     assert seconds < 10
-    assert list(tmp_path.iterdir()) == []
+    assert [left.samples > 0 for left in drt.unfinished_writes(tmp_path)] == [True] * resume
+    assert len(list(tmp_path.iterdir())) == resume
 
 
 def test_ctrl_c_ends_a_reader_soon(cache):
@@ -203,7 +207,9 @@ def test_a_killed_writer_leaves_nothing_in_the_way_of_the_next(runtime, tmp_path
     )
     assert died.returncode == -signal.SIGKILL
     assert not (tmp_path / "words").exists()
-    assert len(opened(runtime, written(runtime, tmp_path, numbered(7)))) == 7
+    with pytest.warns(UserWarning, match="of an interrupted write"):
+        path = written(runtime, tmp_path, numbered(7))
+    assert len(opened(runtime, path)) == 7
     assert [entry.name for entry in tmp_path.iterdir()] == ["words"]
 
 

@@ -1,4 +1,4 @@
-"""Interrupted writes go on: the same bytes as without the interruption, nothing mixed."""
+"""EarlyEndError writes go on: the same bytes as without the interruption, nothing mixed."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ SMALL = {"show_progress": False, "max_shard_bytes": 20_000}
 COUNT = 6_000
 
 
-class Interrupted(Exception):
+class EarlyEndError(Exception):
     pass
 
 
@@ -28,7 +28,7 @@ class Source(ListSource):
     def __iter__(self):
         for number, sample in enumerate(super().__iter__()):
             if number == self.stop:
-                raise Interrupted(f"at {number}")
+                raise EarlyEndError(f"at {number}")
             yield sample
 
 
@@ -57,7 +57,7 @@ def write(runtime, directory, source, **options):
 def interrupted(runtime, directory, source, **options):
     result = write(runtime, directory, source, **options)
     assert isinstance(result, drt.CacheWriteError), result
-    assert isinstance(result.exception, Interrupted)
+    assert isinstance(result.exception, EarlyEndError)
     return result
 
 
@@ -188,7 +188,7 @@ def test_what_is_left_can_be_removed_but_not_under_a_writer(runtime, tmp_path):
             assert running.is_running
             with pytest.raises(drt.ConflictError, match="is being written"):
                 drt.remove_unfinished_write(tmp_path, "words")
-            raise Interrupted("done looking")
+            raise EarlyEndError("done looking")
 
     interrupted(runtime, tmp_path, Curious(big(300)))
     drt.remove_unfinished_write(tmp_path, "words")
@@ -215,7 +215,7 @@ def test_arrow_batches_resume_at_a_row_in_the_middle_of_one(runtime, tmp_path):
         def iter_from(self, start):
             for first in range(start, table.num_rows, 70):
                 if first > self.stop:
-                    raise Interrupted
+                    raise EarlyEndError
                 yield from table.slice(first, 70).to_batches()
 
     expected = expected_files(runtime, tmp_path, big(300), fingerprint="v1")
