@@ -46,7 +46,7 @@ def writing(runtime: drt.DatasetRuntime, words: Words) -> None:
             case drt.CacheWriteSuccess(name, path, status, reused):
                 assert_type(name, str)
                 assert_type(path, Path)
-                assert_type(status, Literal["written", "reused"])
+                assert_type(status, Literal["written", "reused", "resumed"])
                 assert_type(reused, int)
             case drt.CacheWriteError(name, message, exception):
                 assert_type(message, str)
