@@ -47,12 +47,8 @@ impl ReplayedFile {
         Ok(true)
     }
 
-    /// Whether nothing of the file is left to compare.
-    pub(super) fn is_at_end(&self) -> bool {
-        self.size_bytes() == self.stored.size_bytes()
-    }
-
-    /// The digest of the whole file, all of which was found equal.
+    /// The digest of the whole file: where the tail of an Arrow file was found equal, nothing is
+    /// left to compare.
     pub(super) fn finish(self) -> FileDigest {
         self.hasher.finish()
     }

@@ -212,9 +212,6 @@ impl ShardWriter {
         let Some(shard) = &self.open else { return Ok(None) };
         let tail = file_tail(&self.schema, &shard.places)?;
         self.put(&tail)?;
-        if matches!(&self.open()?.file, ShardFile::Replayed(file) if !file.is_at_end()) {
-            self.diverge()?;
-        }
         let Some(shard) = self.open.take() else { return Ok(None) };
         let (digest, is_new) = match shard.file {
             ShardFile::New(file) => (file.finish()?, true),

@@ -155,7 +155,11 @@ fn a_source_that_became_shorter_or_differs_in_metadata_only_is_noticed() {
     let plan = plan(PLAN.compression);
     let mut other = before.clone();
     other[120].number += 1;
-    for after in [&before[..130], &other[..]] {
+    // The second ends where a stored shard ends, with more of them behind it.
+    let parent = TempDir::new().unwrap();
+    let cache = whole(&before, plan).start(parent.path()).unwrap().unwrap();
+    let border = manifest(&cache.path).shards[..2].iter().map(|shard| shard.rows).sum::<u64>();
+    for after in [&before[..130], &before[..border as usize], &other[..]] {
         let parent = TempDir::new().unwrap();
         let first = Run { stop_after: 17, ..whole(&before, plan) };
         assert!(first.start(parent.path()).unwrap().is_none());
@@ -213,20 +217,25 @@ fn a_damaged_shard_and_those_behind_it_are_written_again() {
 }
 
 #[test]
-fn shards_of_another_version_are_not_trusted_after_a_replay_that_ended_early() {
+fn shards_of_another_version_never_pass_for_those_of_the_first() {
     let before = rows(ROWS);
     let mut after = before.clone();
-    after[200].number = -1;
+    after[150].number = -1;
     let plan = plan(PLAN.compression);
     let parent = TempDir::new().unwrap();
     let first = Run { stop_after: 17, ..whole(&before, plan) };
     assert!(first.start(parent.path()).unwrap().is_none());
-    // The second version ends before it came to the difference, the third run may not skip it.
-    let second = Run { stop_after: 3, fingerprint: Some("v2"), ..whole(&after, plan) };
+    let second = Run { fingerprint: Some("v2"), stop_after: 17, ..whole(&after, plan) };
     assert!(second.start(parent.path()).unwrap().is_none());
-    let third = Run { fingerprint: Some("v2"), ..whole(&after, plan) };
-    let cache = third.start(parent.path()).unwrap().unwrap();
-    assert_eq!(files(&cache.path), uninterrupted(&third));
+    // Its author went back to the first version: the rows behind the difference are not its own.
+    for fingerprint in ["v1", "v2"] {
+        let rows = if fingerprint == "v1" { &before } else { &after };
+        let third = Run { fingerprint: Some(fingerprint), stop_after: 17, ..whole(rows, plan) };
+        assert!(third.start(parent.path()).unwrap().is_none());
+    }
+    let last = Run { fingerprint: Some("v1"), ..whole(&before, plan) };
+    let cache = last.start(parent.path()).unwrap().unwrap();
+    assert_eq!(files(&cache.path), uninterrupted(&last));
     assert!(cache.samples_reused > 0);
 }
 
