@@ -97,7 +97,7 @@ fn wherever_a_write_ends_the_next_one_gives_the_bytes_of_an_uninterrupted_one() 
                 );
                 let cache = Run { stop_after: usize::MAX, ..run }.start(parent.path());
                 let cache = cache.unwrap().unwrap();
-                assert_eq!(files(&cache.path), expected, "{compression:?} {stop_after} {seeks}");
+                assert!(files(&cache.path) == expected, "{compression:?} {stop_after} {seeks}");
                 assert!(cache.samples_reused as usize <= stop_after * plan.batch_rows);
                 assert_eq!(cache.samples_reused > 0, !finished.is_empty());
                 assert_eq!(cache.dropped, None);
@@ -123,7 +123,7 @@ fn several_interruptions_add_up() {
         stored = now;
     }
     let cache = whole(&rows, plan).start(parent.path()).unwrap().unwrap();
-    assert_eq!(files(&cache.path), uninterrupted(&whole(&rows, plan)));
+    assert!(files(&cache.path) == uninterrupted(&whole(&rows, plan)));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn rows_from_the_first_difference_on_are_dropped_and_never_mixed() {
             assert!(first.start(parent.path()).unwrap().is_none());
             let second = Run { rows: &after, fingerprint, seeks: false, ..whole(&after, plan) };
             let cache = second.start(parent.path()).unwrap().unwrap();
-            assert_eq!(files(&cache.path), uninterrupted(&second), "{changed}");
+            assert!(files(&cache.path) == uninterrupted(&second), "{changed}");
             assert!(cache.samples_reused as usize <= changed);
             let dropped = cache.dropped.unwrap();
             assert!(dropped.first_row as usize <= changed);
@@ -165,7 +165,7 @@ fn a_source_that_became_shorter_or_differs_in_metadata_only_is_noticed() {
         assert!(first.start(parent.path()).unwrap().is_none());
         let second = Run { seeks: false, ..whole(after, plan) };
         let cache = second.start(parent.path()).unwrap().unwrap();
-        assert_eq!(files(&cache.path), uninterrupted(&second));
+        assert!(files(&cache.path) == uninterrupted(&second));
         assert!(cache.samples_reused > 0 && cache.dropped.is_some());
     }
 }
@@ -185,7 +185,7 @@ fn shards_written_with_other_settings_are_dropped_with_the_reason() {
             assert!(run.start(parent.path()).unwrap().is_none());
             let run = Run { seeks, ..whole(&rows, second) };
             let cache = run.start(parent.path()).unwrap().unwrap();
-            assert_eq!(files(&cache.path), uninterrupted(&run));
+            assert!(files(&cache.path) == uninterrupted(&run));
             assert_eq!(cache.samples_reused, 0);
             assert!(cache.dropped.unwrap().reason.contains(reason));
         }
@@ -209,7 +209,7 @@ fn a_damaged_shard_and_those_behind_it_are_written_again() {
             fs::write(&path, bytes).unwrap();
             let cache = Run { seeks, ..whole(&rows, plan) }.start(parent.path());
             let cache = cache.unwrap().unwrap();
-            assert_eq!(files(&cache.path), expected, "{damage} {seeks}");
+            assert!(files(&cache.path) == expected, "{damage} {seeks}");
             assert!(cache.samples_reused < 120);
             assert_eq!(cache.dropped.is_some(), damage.starts_with("shards"));
         }
@@ -235,7 +235,7 @@ fn shards_of_another_version_never_pass_for_those_of_the_first() {
     }
     let last = Run { fingerprint: Some("v1"), ..whole(&before, plan) };
     let cache = last.start(parent.path()).unwrap().unwrap();
-    assert_eq!(files(&cache.path), uninterrupted(&last));
+    assert!(files(&cache.path) == uninterrupted(&last));
     assert!(cache.samples_reused > 0);
 }
 
