@@ -103,7 +103,7 @@ impl PartialDir {
             self.store.rename_no_replace(&self.path(), &published)?;
             if let Err(error) = self.store.sync_dir(&self.parent) {
                 let undone = self.store.rename_no_replace(&published, &self.path());
-                self.keep_unless(undone);
+                self.keep_unless_durable(undone);
                 return Err(error);
             }
         } else {
@@ -124,7 +124,7 @@ impl PartialDir {
         }
         if let Err(error) = self.store.sync_dir(&self.parent) {
             let undone = self.store.exchange(&self.path(), published);
-            self.keep_unless(undone);
+            self.keep_unless_durable(undone);
             return Err(error);
         }
         // The new cache is durable: what cannot be removed is left to the next writer. Readers
@@ -154,17 +154,17 @@ impl PartialDir {
                 .store
                 .rename_no_replace(published, &self.path())
                 .and_then(|()| self.store.rename_no_replace(&stale, published));
-            self.keep_unless(undone);
+            self.keep_unless_durable(undone);
             return Err(error);
         }
         let _ = self.store.remove_tree(&stale);
         Ok(())
     }
 
-    /// After a step that could not be taken back the directory under the unpublished name may be
-    /// the only durable copy of the old cache: nothing is removed then.
-    fn keep_unless(&mut self, undone: Result<()>) {
-        if undone.is_err() {
+    /// After a step that could not be taken back durably either directory may bear the published
+    /// name after a power loss: nothing is removed then.
+    fn keep_unless_durable(&mut self, undone: Result<()>) {
+        if undone.and_then(|()| self.store.sync_dir(&self.parent)).is_err() {
             self.lock = None;
         }
     }
