@@ -1,0 +1,128 @@
+//! Any operation of a write fails, and then any of those that clear up after it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dataset_rt_storage::store::{CrashStore, Fault, FaultyStore, Store};
+use dataset_rt_storage::{Kind, Result};
+use tempfile::TempDir;
+
+use crate::support::{Content, NAME, PARTIAL, Promise, STALE, copy, directory, files, names, run};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const FAULTS: [Fault; 3] = [Fault::Errno(EIO), Fault::Errno(ENOSPC), Fault::ShortWrite];
+
+/// A write that is to fail.
+struct Attempt<'a> {
+    promise: &'a Promise,
+    has_exchange: bool,
+    fault: Fault,
+}
+
+/// What came of it.
+struct Failed {
+    root: TempDir,
+    store: Arc<dyn Store>,
+    parent: PathBuf,
+    outcome: Result<()>,
+    operations: u64,
+}
+
+impl Attempt<'_> {
+    /// The operations that `is_due` picks fail.
+    fn make(&self, is_due: impl Fn(u64) -> bool + Send + Sync + 'static) -> Failed {
+        let root = directory();
+        let parent = root.path().join("caches");
+        if self.promise.replaces {
+            copy(&self.promise.old, &parent.join(NAME));
+        }
+        let store: Arc<dyn Store> =
+            Arc::new(CrashStore::new(root.path(), self.has_exchange).unwrap());
+        let faulty = FaultyStore::over(Arc::clone(&store), self.fault, is_due);
+        let outcome = run(&(Arc::new(faulty.clone()) as Arc<dyn Store>), &parent, Content::New);
+        Failed { root, store, parent, outcome, operations: faulty.operations() }
+    }
+
+    fn check(&self, failed: &Failed, has_cleared_up: bool, context: &str) {
+        match &failed.outcome {
+            // A step whose failure changes nothing: removing what was replaced.
+            Ok(()) => assert!(files(&failed.parent.join(NAME)) == self.promise.new, "{context}"),
+            Err(error) => {
+                let expected = match self.fault {
+                    Fault::Errno(EIO) => Kind::Unavailable,
+                    _ => Kind::Exhausted,
+                };
+                assert_eq!(error.kind(), expected, "{context}: {error}");
+                assert!(error.os_code().is_some(), "{context}: {error}");
+                let root = failed.root.path().display().to_string();
+                assert!(error.message().contains(&root), "{context}: {error}");
+                let published = self.promise.published(&failed.parent, context);
+                if has_cleared_up {
+                    let expected = self.promise.replaces.then_some(Content::Old);
+                    assert_eq!(published, expected, "{context}");
+                    assert!(!failed.parent.join(STALE).exists(), "{context}");
+                }
+            }
+        }
+        self.promise.next_run_succeeds(&failed.store, &failed.parent, context);
+    }
+}
+
+fn every_operation(replaces: bool, has_exchange: bool) {
+    let promise = Promise::new(replaces, replaces && !has_exchange);
+    for fault in FAULTS {
+        let attempt = Attempt { promise: &promise, has_exchange, fault };
+        let undisturbed = attempt.make(|_| false);
+        undisturbed.outcome.unwrap();
+        assert!(undisturbed.operations > 40, "{}", undisturbed.operations);
+        for at in 0..undisturbed.operations {
+            let context = format!("{fault:?} at operation {at}");
+            let failed = attempt.make(move |number| number == at);
+            let after = if fault == FAULTS[0] { failed.operations } else { at };
+            attempt.check(&failed, true, &context);
+            // Then one of those that clear up, or all of them.
+            for also in at + 1..after {
+                let context = format!("{context} and {also}");
+                let failed = attempt.make(move |number| number == at || number == also);
+                attempt.check(&failed, false, &context);
+            }
+            let failed = attempt.make(move |number| number >= at);
+            attempt.check(&failed, false, &format!("{context} and later"));
+        }
+    }
+}
+
+#[test]
+fn a_new_cache_fails_whole() {
+    every_operation(false, true);
+}
+
+#[test]
+fn a_failed_exchange_keeps_the_old_cache() {
+    every_operation(true, true);
+}
+
+#[test]
+fn a_failed_move_aside_keeps_the_old_cache() {
+    every_operation(true, false);
+}
+
+#[test]
+fn nothing_is_left_of_a_write_whose_clearing_up_works() {
+    let promise = Promise::new(false, false);
+    let attempt = Attempt { promise: &promise, has_exchange: true, fault: Fault::Errno(ENOSPC) };
+    let operations = attempt.make(|_| false).operations;
+    let mut left = Vec::new();
+    for at in 0..operations {
+        let failed = attempt.make(move |number| number == at);
+        if failed.outcome.is_err() && !names(&failed.parent).is_empty() {
+            assert_eq!(names(&failed.parent).len(), 1);
+            let partial = failed.parent.join(PARTIAL);
+            assert_eq!(names(&partial).len(), 0, "operation {at}");
+            left.push(at);
+        }
+    }
+    // Without its lock an empty directory may be another writer's by now.
+    assert!(left.len() <= 1, "{left:?}");
+}

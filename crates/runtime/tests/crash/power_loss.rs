@@ -1,0 +1,148 @@
+//! Power fails after each operation of a write, with every kind of loss.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dataset_rt_storage::store::{CrashStore, Disk, Fault, FaultyStore, Store};
+use tempfile::TempDir;
+
+use crate::support::{
+    Content, NAME, PARTIAL, Promise, STALE, copy, directory, files, materialise, names, run,
+};
+
+/// Losses by chance at each moment, beside the systematic ones.
+const RANDOM_LOSSES: usize = 8;
+
+/// Where a write begins.
+struct Start {
+    promise: Promise,
+    has_exchange: bool,
+    /// Caches there already, by the names they have.
+    caches: Vec<(&'static str, Content)>,
+}
+
+impl Start {
+    fn new(caches: &[(&'static str, Content)], has_exchange: bool) -> Self {
+        let replaces = caches.iter().any(|(name, _)| *name == NAME || *name == STALE);
+        let promise = Promise::new(replaces, replaces && !has_exchange);
+        Self { promise, has_exchange, caches: caches.to_vec() }
+    }
+
+    /// An empty root but for the caches; the parent of the caches is missing without any.
+    fn prepared(&self) -> (TempDir, PathBuf, CrashStore) {
+        let root = directory();
+        let parent = root.path().join("caches");
+        for (name, content) in &self.caches {
+            let content =
+                if *content == Content::Old { &self.promise.old } else { &self.promise.new };
+            copy(content, &parent.join(name));
+        }
+        let store = CrashStore::new(root.path(), self.has_exchange).unwrap();
+        (root, parent, store)
+    }
+
+    /// Loses power at each moment of an undisturbed write.
+    fn survives(&self) -> usize {
+        let (_root, parent, store) = self.prepared();
+        run(&(Arc::new(store.clone()) as Arc<dyn Store>), &parent, Content::New).unwrap();
+        assert!(files(&parent.join(NAME)) == self.promise.new);
+        let moments = store.moments();
+        let mut seen = Seen::default();
+        for (number, (what, disk)) in moments.iter().enumerate() {
+            self.lose_power(&format!("after {what} ({number})"), number, disk, &mut seen);
+        }
+        // What was reported as written stays.
+        let (_, disk) = moments.last().unwrap();
+        for loss in disk.losses(RANDOM_LOSSES, 0) {
+            let root = directory();
+            materialise(&disk.after_loss(&loss), root.path());
+            let context = format!("after the end: {loss:?}");
+            let found = self.promise.published(&root.path().join("caches"), &context);
+            assert_eq!(found, Some(Content::New), "{context}");
+        }
+        seen.trees.len()
+    }
+
+    /// Fails each operation in turn, and loses power at each moment after that.
+    fn survives_faults(&self) -> usize {
+        let (_root, parent, store) = self.prepared();
+        let counting = FaultyStore::over(Arc::new(store.clone()), Fault::Errno(5), |_| false);
+        run(&(Arc::new(counting.clone()) as Arc<dyn Store>), &parent, Content::New).unwrap();
+        let undisturbed = store.moments();
+        let mut seen = Seen::default();
+        for at in 0..counting.operations() {
+            let (_root, parent, store) = self.prepared();
+            let inner = Arc::new(store.clone());
+            let faulty = FaultyStore::over(inner, Fault::Errno(5), move |number| number == at);
+            let _ = run(&(Arc::new(faulty) as Arc<dyn Store>), &parent, Content::New);
+            let moments = store.moments();
+            let shared = moments.iter().zip(&undisturbed).take_while(|(a, b)| a.0 == b.0).count();
+            for (number, (what, disk)) in moments.iter().enumerate().skip(shared) {
+                let context = format!("operation {at} failed, after {what} ({number})");
+                self.lose_power(&context, number, disk, &mut seen);
+            }
+        }
+        seen.trees.len()
+    }
+
+    fn lose_power(&self, context: &str, number: usize, disk: &Disk, seen: &mut Seen) {
+        for loss in disk.losses(RANDOM_LOSSES, number as u64) {
+            let tree = disk.after_loss(&loss);
+            if !seen.trees.insert(seen.hasher.hash_one(&tree)) {
+                continue;
+            }
+            let root = directory();
+            materialise(&tree, root.path());
+            let context = format!("{context}, losses {loss:?}");
+            self.check(root.path(), &context);
+        }
+    }
+
+    fn check(&self, root: &Path, context: &str) {
+        let parent = root.join("caches");
+        // The next run need not be durable here, only right.
+        let store: Arc<dyn Store> = Arc::new(CrashStore::new(root, self.has_exchange).unwrap());
+        self.promise.next_run_succeeds(&store, &parent, context);
+        assert_eq!(names(root).len(), 1, "{context}");
+    }
+}
+
+/// Trees that were looked at: many losses look the same.
+#[derive(Default)]
+struct Seen {
+    hasher: RandomState,
+    trees: HashSet<u64>,
+}
+
+#[test]
+fn a_new_cache_is_whole_or_absent() {
+    let trees = Start::new(&[], true).survives();
+    assert!(trees > 100, "{trees}");
+}
+
+#[test]
+fn a_new_cache_over_a_dead_writers_is_whole_or_absent() {
+    Start::new(&[(PARTIAL, Content::Old)], true).survives();
+}
+
+#[test]
+fn an_exchanged_cache_is_the_old_or_the_new() {
+    Start::new(&[(NAME, Content::Old)], true).survives();
+    Start::new(&[(NAME, Content::Old), (PARTIAL, Content::New)], true).survives();
+}
+
+#[test]
+fn a_cache_moved_aside_is_never_lost() {
+    Start::new(&[(NAME, Content::Old)], false).survives();
+    Start::new(&[(STALE, Content::Old), (PARTIAL, Content::New)], false).survives();
+    Start::new(&[(NAME, Content::Old), (STALE, Content::Old)], false).survives();
+}
+
+#[test]
+fn a_failed_write_and_then_no_power_lose_nothing() {
+    Start::new(&[], true).survives_faults();
+    Start::new(&[(NAME, Content::Old)], true).survives_faults();
+    Start::new(&[(NAME, Content::Old)], false).survives_faults();
+}
