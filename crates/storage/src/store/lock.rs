@@ -1,4 +1,7 @@
 //! Advisory locks on directories. A lock goes with its descriptor, so the dead hold none.
+//!
+//! Network file systems keep locks of directories on the machine that took them: there the writers
+//! of one machine exclude each other, those of two do not.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::{Error, Result};
 
@@ -30,7 +34,7 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(e) if io::Error::from(e).kind() == io::ErrorKind::WouldBlock => return Ok(None),
-        Err(e) => return Err(failed("lock", &e.into())),
+        Err(e) => return Err(refused(path, &e.into())),
     }
     // The holder may have renamed the directory away between opening and locking it.
     let locked = directory.metadata().map_err(|e| failed("look at", &e))?;
@@ -41,5 +45,45 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
         Ok(_) => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(failed("look at", &e)),
+    }
+}
+
+/// Why a lock could not even be asked for.
+fn refused(path: &Path, error: &io::Error) -> Error {
+    // EBADF: locks that want the file open for writing, which a directory never is. ENOLCK: no
+    // lock service, or none of its locks left.
+    let is_without_locks = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::BADF | Errno::INVAL) => true,
+        _ => error.kind() == io::ErrorKind::Unsupported,
+    };
+    if !is_without_locks {
+        return Error::from_io("lock", path, error);
+    }
+    let path = path.display();
+    Error::unsupported(format!(
+        "cannot lock {path}: {error}; its file system gives no locks, and without one two writers \
+         would spoil each other's files: write the cache to a local disk and copy the finished \
+         directory, or mount the file system with locks"
+    ))
+    .caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn a_file_system_without_locks_is_said_to_be_one() {
+        for errno in [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::BADF, Errno::INVAL] {
+            let error = refused(Path::new("/caches/.a.partial"), &errno.into());
+            assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+            assert_eq!(error.os_code(), Some(errno.raw_os_error()));
+            for part in ["/caches/.a.partial", "no locks", "local disk"] {
+                assert!(error.message().contains(part), "{error}");
+            }
+        }
+        let error = refused(Path::new("a"), &Errno::IO.into());
+        assert_eq!(error.kind(), Kind::Unavailable, "a failing disk is another matter");
     }
 }
