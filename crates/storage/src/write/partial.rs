@@ -74,6 +74,9 @@ impl PartialDir {
                 partial.lock = None;
                 return Err(not_a_directory(&path));
             }
+            // The last renames of a killed writer may not be durable yet: nothing that they moved
+            // is removed before they are.
+            store.sync_dir(parent)?;
             // The former holder may have published between the look above and the lock.
             recover_stale(store.as_ref(), parent, name)?;
             refuse_taken(store.as_ref(), parent, name, mode)?;
@@ -120,7 +123,11 @@ impl PartialDir {
         match self.store.exchange(&self.path(), published) {
             Ok(()) => {}
             Err(error) if error.kind() == Kind::Unsupported => return self.move_aside(published),
-            Err(error) => return Err(error),
+            Err(error) => {
+                // A server that lost its answer may have exchanged them all the same.
+                self.keep_unless_durable(Ok(()));
+                return Err(error);
+            }
         }
         if let Err(error) = self.store.sync_dir(&self.parent) {
             let undone = self.store.exchange(&self.path(), published);
