@@ -15,6 +15,9 @@ use crate::support::{
 /// Losses by chance at each moment, beside the systematic ones.
 const RANDOM_LOSSES: usize = 8;
 
+/// At least as many as there are from the manifest on.
+const OPERATIONS_OF_PUBLICATION: u64 = 16;
+
 /// Where a write begins.
 struct Start {
     promise: Promise,
@@ -66,21 +69,44 @@ impl Start {
     }
 
     /// Fails each operation in turn, and loses power at each moment after that.
-    fn survives_faults(&self) -> usize {
+    fn survives_faults(&self, fault: Fault) -> usize {
         let (_root, parent, store) = self.prepared();
-        let counting = FaultyStore::over(Arc::new(store.clone()), Fault::Errno(5), |_| false);
+        let counting = FaultyStore::over(Arc::new(store.clone()), fault, |_| false);
         run(&(Arc::new(counting.clone()) as Arc<dyn Store>), &parent, Content::New).unwrap();
         let undisturbed = store.moments();
         let mut seen = Seen::default();
         for at in 0..counting.operations() {
             let (_root, parent, store) = self.prepared();
             let inner = Arc::new(store.clone());
-            let faulty = FaultyStore::over(inner, Fault::Errno(5), move |number| number == at);
+            let faulty = FaultyStore::over(inner, fault, move |number| number == at);
             let _ = run(&(Arc::new(faulty) as Arc<dyn Store>), &parent, Content::New);
             let moments = store.moments();
             let shared = moments.iter().zip(&undisturbed).take_while(|(a, b)| a.0 == b.0).count();
             for (number, (what, disk)) in moments.iter().enumerate().skip(shared) {
                 let context = format!("operation {at} failed, after {what} ({number})");
+                self.lose_power(&context, number, disk, &mut seen);
+            }
+        }
+        seen.trees.len()
+    }
+
+    /// Kills a writer at each operation around the publication, lets the next one run, and loses
+    /// power at each moment of that: what the dead one did may not be durable yet.
+    fn survives_kills(&self) -> usize {
+        let (_root, parent, store) = self.prepared();
+        let counting = FaultyStore::over(Arc::new(store), Fault::Errno(5), |_| false);
+        run(&(Arc::new(counting.clone()) as Arc<dyn Store>), &parent, Content::New).unwrap();
+        let mut seen = Seen::default();
+        for at in counting.operations() - OPERATIONS_OF_PUBLICATION..counting.operations() {
+            let (_root, parent, store) = self.prepared();
+            let inner = Arc::new(store.clone());
+            let killed = FaultyStore::over(inner, Fault::Errno(5), move |number| number >= at);
+            let _ = run(&(Arc::new(killed) as Arc<dyn Store>), &parent, Content::New);
+            let before = store.moments().len();
+            let next: Arc<dyn Store> = Arc::new(store.clone());
+            self.promise.next_run_succeeds(&next, &parent, &format!("killed at {at}"));
+            for (number, (what, disk)) in store.moments().iter().enumerate().skip(before) {
+                let context = format!("killed at {at}, then after {what} ({number})");
                 self.lose_power(&context, number, disk, &mut seen);
             }
         }
@@ -142,7 +168,22 @@ fn a_cache_moved_aside_is_never_lost() {
 
 #[test]
 fn a_failed_write_and_then_no_power_lose_nothing() {
-    Start::new(&[], true).survives_faults();
-    Start::new(&[(NAME, Content::Old)], true).survives_faults();
-    Start::new(&[(NAME, Content::Old)], false).survives_faults();
+    for fault in [Fault::Errno(5), Fault::Afterwards] {
+        let trees = [
+            Start::new(&[], true).survives_faults(fault),
+            Start::new(&[(NAME, Content::Old)], true).survives_faults(fault),
+            Start::new(&[(NAME, Content::Old)], false).survives_faults(fault),
+        ];
+        assert!(trees.iter().all(|trees| *trees > 300), "{trees:?}");
+    }
+}
+
+#[test]
+fn a_killed_writer_the_next_one_and_then_no_power_lose_nothing() {
+    let trees = [
+        Start::new(&[(NAME, Content::Old)], true).survives_kills(),
+        Start::new(&[(NAME, Content::Old)], false).survives_kills(),
+        Start::new(&[], true).survives_kills(),
+    ];
+    assert!(trees.iter().all(|trees| *trees > 1000), "{trees:?}");
 }

@@ -14,6 +14,8 @@ pub enum Fault {
     Errno(i32),
     /// A write stops half way with `ENOSPC`; other operations fail outright.
     ShortWrite,
+    /// It is carried out, and `EIO` reported: the answer of a server was lost.
+    Afterwards,
 }
 
 /// Counts the operations of another store and fails some of them; all others work.
@@ -29,6 +31,7 @@ struct State {
     done: AtomicU64,
 }
 
+const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 impl State {
@@ -41,6 +44,7 @@ impl State {
         let code = match self.fault {
             Fault::Errno(code) => code,
             Fault::ShortWrite => ENOSPC,
+            Fault::Afterwards => EIO,
         };
         Error::from_io(verb, path, &std::io::Error::from_raw_os_error(code))
     }
@@ -67,57 +71,59 @@ impl FaultyStore {
         self.state.done.load(Ordering::SeqCst)
     }
 
-    fn gate(&self, verb: &str, path: &Path) -> Result<()> {
-        if self.state.is_due() { Err(self.state.error(verb, path)) } else { Ok(()) }
+    fn run<T>(
+        &self,
+        verb: &str,
+        path: &Path,
+        operation: impl FnOnce(&dyn Store) -> Result<T>,
+    ) -> Result<T> {
+        if !self.state.is_due() {
+            return operation(self.store.as_ref());
+        }
+        if self.state.fault == Fault::Afterwards {
+            operation(self.store.as_ref())?;
+        }
+        Err(self.state.error(verb, path))
     }
 }
 
 impl Store for FaultyStore {
     fn create_dir(&self, path: &Path) -> Result<()> {
-        self.gate("create the directory", path)?;
-        self.store.create_dir(path)
+        self.run("create the directory", path, |store| store.create_dir(path))
     }
 
     fn create_file(&self, path: &Path) -> Result<Box<dyn StoreFile>> {
-        self.gate("create", path)?;
-        let file = self.store.create_file(path)?;
+        let file = self.run("create", path, |store| store.create_file(path))?;
         let state = Arc::clone(&self.state);
         Ok(Box::new(FaultyFile { file, path: path.to_owned(), state, failed: None }))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.gate("sync the directory", path)?;
-        self.store.sync_dir(path)
+        self.run("sync the directory", path, |store| store.sync_dir(path))
     }
 
     fn rename_no_replace(&self, from: &Path, to: &Path) -> Result<()> {
-        self.gate("publish", to)?;
-        self.store.rename_no_replace(from, to)
+        self.run("publish", to, |store| store.rename_no_replace(from, to))
     }
 
     fn exchange(&self, a: &Path, b: &Path) -> Result<()> {
-        self.gate("exchange", b)?;
-        self.store.exchange(a, b)
+        self.run("exchange", b, |store| store.exchange(a, b))
     }
 
     fn remove_tree(&self, path: &Path) -> Result<()> {
-        self.gate("remove", path)?;
-        self.store.remove_tree(path)
+        self.run("remove", path, |store| store.remove_tree(path))
     }
 
     fn list_dir(&self, path: &Path) -> Result<Vec<PathBuf>> {
-        self.gate("list", path)?;
-        self.store.list_dir(path)
+        self.run("list", path, |store| store.list_dir(path))
     }
 
     fn kind(&self, path: &Path) -> Result<Option<EntryKind>> {
-        self.gate("look at", path)?;
-        self.store.kind(path)
+        self.run("look at", path, |store| store.kind(path))
     }
 
     fn lock_dir(&self, path: &Path) -> Result<Option<DirLock>> {
-        self.gate("lock", path)?;
-        self.store.lock_dir(path)
+        self.run("lock", path, |store| store.lock_dir(path))
     }
 }
 
@@ -141,8 +147,10 @@ impl StoreFile for FaultyFile {
             return Err(error.clone());
         }
         if self.state.is_due() {
-            if self.state.fault == Fault::ShortWrite {
-                self.file.write_all(&bytes[..bytes.len() / 2])?;
+            match self.state.fault {
+                Fault::ShortWrite => self.file.write_all(&bytes[..bytes.len() / 2])?,
+                Fault::Afterwards => self.file.write_all(bytes)?,
+                Fault::Errno(_) => {}
             }
             return Err(self.fail("write"));
         }
@@ -154,6 +162,9 @@ impl StoreFile for FaultyFile {
             return Err(error.clone());
         }
         if self.state.is_due() {
+            if self.state.fault == Fault::Afterwards {
+                self.file.sync()?;
+            }
             return Err(self.fail("sync"));
         }
         self.file.sync()
