@@ -1,7 +1,7 @@
 //! Advisory locks on directories. A lock goes with its descriptor, so the dead hold none.
 //!
-//! Network file systems keep locks of directories on the machine that took them: there the writers
-//! of one machine exclude each other, those of two do not.
+//! Network file systems may keep locks of directories on the machine that took them (NFS on Linux
+//! does): there the writers of one machine exclude each other, those of two do not.
 
 use std::fs::{File, OpenOptions};
 use std::io;
