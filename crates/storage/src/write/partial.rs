@@ -50,14 +50,16 @@ impl PartialDir {
         mode: WriteMode,
         wait: &mut dyn FnMut(&Path) -> Result<()>,
     ) -> Result<Self> {
+        // The empty path names the working directory, but cannot be opened.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         create_parents(store.as_ref(), parent)?;
         let path = partial_path(parent, name);
         loop {
             refuse_taken(store.as_ref(), parent, name, mode)?;
-            match store.create_dir(&path) {
+            let is_made = match store.create_dir(&path) {
                 Err(error) if error.kind() != Kind::Conflict => return Err(error),
-                _ => {}
-            }
+                made => made.is_ok(),
+            };
             let Some(lock) = store.lock_dir(&path)? else {
                 wait(&path)?;
                 continue;
@@ -69,14 +71,13 @@ impl PartialDir {
                 mode,
                 lock: Some(lock),
             };
-            if store.kind(&path)? != Some(EntryKind::Directory) {
-                // Removing through a link would empty a directory that is not ours.
-                partial.lock = None;
-                return Err(not_a_directory(&path));
+            if let Err(error) = partial.settle() {
+                if !is_made {
+                    // It may hold what only a rename that is not durable yet made superfluous.
+                    partial.lock = None;
+                }
+                return Err(error);
             }
-            // The last renames of a killed writer may not be durable yet: nothing that they moved
-            // is removed before they are.
-            store.sync_dir(parent)?;
             // The former holder may have published between the look above and the lock.
             recover_stale(store.as_ref(), parent, name)?;
             refuse_taken(store.as_ref(), parent, name, mode)?;
@@ -85,6 +86,17 @@ impl PartialDir {
             }
             return Ok(partial);
         }
+    }
+
+    /// Makes the last renames of a killed writer durable: nothing that they moved may be removed
+    /// before that.
+    fn settle(&self) -> Result<()> {
+        let path = self.path();
+        if self.store.kind(&path)? != Some(EntryKind::Directory) {
+            // Removing through a link would empty a directory that is not ours.
+            return Err(not_a_directory(&path));
+        }
+        self.store.sync_dir(&self.parent)
     }
 
     pub(super) fn path(&self) -> PathBuf {
