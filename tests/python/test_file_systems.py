@@ -244,3 +244,12 @@ def test_a_moved_directory_is_read_as_before(runtime, tmp_path):
     assert drt.verify_cache(moved, level="deep").ok
     assert (drt.open_cache(moved).manifest, directory_digest(moved)) == before
     assert [entry.name for entry in moved.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("directory", ["", ".", "caches", "caches/deep", "caches/../other"])
+def test_a_relative_directory_is_below_the_working_directory(
+    runtime, tmp_path, monkeypatch, directory
+):
+    monkeypatch.chdir(tmp_path)
+    path = written(runtime, directory, numbered(3))
+    assert drt.verify_cache(tmp_path / directory / path.name, level="deep").ok

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dataset_rt_storage::store::{CrashStore, Disk, Fault, FaultyStore, Store};
+use dataset_rt_storage::write::WriteMode;
 use tempfile::TempDir;
 
 use crate::support::{
-    Content, NAME, PARTIAL, Promise, STALE, copy, directory, files, materialise, names, run,
+    Content, NAME, PARTIAL, Promise, STALE, copy, directory, files, materialise, names, run, write,
 };
 
 /// Losses by chance at each moment, beside the systematic ones.
@@ -17,6 +18,9 @@ const RANDOM_LOSSES: usize = 8;
 
 /// At least as many as there are from the manifest on.
 const OPERATIONS_OF_PUBLICATION: u64 = 16;
+
+/// At least as many as there are before the first file is made.
+const OPERATIONS_OF_BEGINNING: u64 = 12;
 
 /// Where a write begins.
 struct Start {
@@ -90,24 +94,30 @@ impl Start {
         seen.trees.len()
     }
 
-    /// Kills a writer at each operation around the publication, lets the next one run, and loses
-    /// power at each moment of that: what the dead one did may not be durable yet.
+    /// Kills a writer at each operation around the publication, lets the next one run, or fail
+    /// early, and loses power at each moment of that: what the dead one did may not be durable.
     fn survives_kills(&self) -> usize {
         let (_root, parent, store) = self.prepared();
         let counting = FaultyStore::over(Arc::new(store), Fault::Errno(5), |_| false);
         run(&(Arc::new(counting.clone()) as Arc<dyn Store>), &parent, Content::New).unwrap();
         let mut seen = Seen::default();
         for at in counting.operations() - OPERATIONS_OF_PUBLICATION..counting.operations() {
-            let (_root, parent, store) = self.prepared();
-            let inner = Arc::new(store.clone());
-            let killed = FaultyStore::over(inner, Fault::Errno(5), move |number| number >= at);
-            let _ = run(&(Arc::new(killed) as Arc<dyn Store>), &parent, Content::New);
-            let before = store.moments().len();
-            let next: Arc<dyn Store> = Arc::new(store.clone());
-            self.promise.next_run_succeeds(&next, &parent, &format!("killed at {at}"));
-            for (number, (what, disk)) in store.moments().iter().enumerate().skip(before) {
-                let context = format!("killed at {at}, then after {what} ({number})");
-                self.lose_power(&context, number, disk, &mut seen);
+            for failing in (0..OPERATIONS_OF_BEGINNING).map(Some).chain([None]) {
+                let (_root, parent, store) = self.prepared();
+                let over = |is_due: Box<dyn Fn(u64) -> bool + Send + Sync>| -> Arc<dyn Store> {
+                    Arc::new(FaultyStore::over(Arc::new(store.clone()), Fault::Errno(5), is_due))
+                };
+                let _ = run(&over(Box::new(move |number| number >= at)), &parent, Content::New);
+                let before = store.moments().len();
+                let next = over(Box::new(move |number| Some(number) == failing));
+                let mode =
+                    if parent.join(NAME).exists() { WriteMode::Replace } else { WriteMode::New };
+                let _ = write(next, &parent, Content::New, mode);
+                for (number, (what, disk)) in store.moments().iter().enumerate().skip(before) {
+                    let context =
+                        format!("killed at {at}, failed at {failing:?}, {what} ({number})");
+                    self.lose_power(&context, number, disk, &mut seen);
+                }
             }
         }
         seen.trees.len()
