@@ -207,6 +207,37 @@ def test_when_a_writer_dies_one_of_those_that_wait_takes_over(tmp_path):
     assert left == ["a"]
 
 
+def test_a_dead_writers_child_does_not_hold_its_lock(tmp_path):
+    script = """
+    class Forking(Numbers):
+        def __iter__(self):
+            yield from super().__iter__()
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            self.tell(child)
+            signal.pause()
+
+    def hold(tell):
+        source = Forking("a", "v1")
+        source.tell = tell
+        load(source)
+
+    writer, lines = fork(hold)
+    child = json.loads(lines.readline())
+    try:
+        # While the writer lives, the lock is its own.
+        (refused,) = load(Numbers("a", "v1"), lock_timeout=0)
+        assert type(refused.exception) is drt.UnavailableError, refused
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
+        print(json.dumps(told(load(Numbers("a", "v1"), lock_timeout=1))))
+    finally:
+        os.kill(child, signal.SIGKILL)
+    """
+    assert forked(script, tmp_path) == ["written"]
+
+
 def test_a_lock_that_is_not_given_in_time_is_named(tmp_path):
     script = """
     holder, lines = fork(hold)

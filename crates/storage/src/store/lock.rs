@@ -3,10 +3,13 @@
 //! Network file systems may keep locks of directories on the machine that took them (NFS on Linux
 //! does): there the writers of one machine exclude each other, those of two do not.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -17,12 +20,40 @@ use crate::{Error, Result};
 /// with the directory through renames.
 #[derive(Debug)]
 pub struct DirLock {
-    _directory: File,
+    number: u64,
+}
+
+/// The open directories of all locks, by number. A forked child inherits the descriptors, and
+/// would hold the locks on after its parent died.
+static HELD: Mutex<BTreeMap<u64, File>> = Mutex::new(BTreeMap::new());
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        AllLocks::hold().0.remove(&self.number);
+    }
+}
+
+/// While it lives, no lock is taken or given back: it is held across a fork.
+pub struct AllLocks(MutexGuard<'static, BTreeMap<u64, File>>);
+
+impl AllLocks {
+    /// Waits for those who are taking a lock, or giving one back.
+    pub fn hold() -> Self {
+        Self(HELD.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Closes what a forked child inherited: the locks stay with its parent alone. Only for the
+    /// child.
+    pub fn leave(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// See [`super::Store::lock_dir`].
 pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
     let failed = |verb: &str, e: &io::Error| Error::from_io(verb, path, e);
+    let mut all = AllLocks::hold();
     // Anything else standing there is refused; opening a pipe would wait for its other end.
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NONBLOCK;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
@@ -40,7 +71,9 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
     let locked = directory.metadata().map_err(|e| failed("look at", &e))?;
     match std::fs::metadata(path) {
         Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
-            Ok(Some(DirLock { _directory: directory }))
+            let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+            all.0.insert(number, directory);
+            Ok(Some(DirLock { number }))
         }
         Ok(_) => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

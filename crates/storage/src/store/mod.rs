@@ -25,7 +25,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use local::LocalStore;
-pub use lock::DirLock;
+pub use lock::{AllLocks, DirLock};
 pub use mapping::Mapping;
 pub use read_file::{FileIdentity, IoMode, ReadFile};
 
