@@ -163,20 +163,25 @@ impl Write<'_> {
         let members = SourceMembers::read(source, self.name)?;
         let path = self.directory.join(self.name);
         let _writing = Writing::begin(&path).map_err(|e| to_py(py, &e))?;
+        let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;
+        let validate = self.options.validate_cache;
+        let look = || detached(py, || decide(&path, &members.claim, on_stale, validate));
         loop {
-            let mode = if reuse {
-                let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;
-                let validate = self.options.validate_cache;
-                match detached(py, || decide(&path, &members.claim, on_stale, validate))? {
-                    Decision::Reuse { samples } => return Ok(("reused", samples, None)),
-                    Decision::Write => WriteMode::New,
-                    Decision::Replace => WriteMode::Replace,
-                }
-            } else {
-                WriteMode::New
+            let mode = match reuse.then(&look).transpose()? {
+                None | Some(Decision::Write) => WriteMode::New,
+                Some(Decision::Replace) => WriteMode::Replace,
+                Some(Decision::Reuse { samples }) => return Ok(("reused", samples, None)),
             };
             match self.begin(py, mode)? {
-                Some(writer) => return self.write(py, source, members, writer, on_progress),
+                Some(writer) => {
+                    // Whoever held the lock before may have replaced the stale cache already.
+                    if mode == WriteMode::Replace
+                        && let Decision::Reuse { samples } = look()?
+                    {
+                        return Ok(("reused", samples, None));
+                    }
+                    return self.write(py, source, members, writer, on_progress);
+                }
                 // Somebody else published it meanwhile: look at what they wrote.
                 None if reuse => {}
                 None => {

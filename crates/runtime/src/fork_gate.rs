@@ -9,14 +9,21 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use dataset_rt_storage::store::AllLocks;
+
 static GATE: RwLock<()> = RwLock::new(());
 
 /// Id of this process, or 0 before anybody asked.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The forking thread survives into the child, and its guard with it.
-    static FORKING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+    /// The forking thread survives into the child, and its guards with it.
+    static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
+}
+
+struct Forking {
+    _gate: RwLockWriteGuard<'static, ()>,
+    locks: AllLocks,
 }
 
 /// Proof that no fork happens while it lives.
@@ -31,14 +38,22 @@ pub fn enter() -> Inside {
 
 /// Waits until nobody is inside and closes the gate. Call on the forking thread.
 pub fn before_fork() {
-    let guard = GATE.write().unwrap_or_else(PoisonError::into_inner);
-    FORKING.with_borrow_mut(|slot| *slot = Some(guard));
+    let gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
+    let forking = Forking { _gate: gate, locks: AllLocks::hold() };
+    FORKING.with_borrow_mut(|slot| *slot = Some(forking));
+    // So that the child can tell that it is one.
+    process();
 }
 
 /// Opens the gate again, in parent and child. Call on the forking thread.
 pub fn after_fork() {
-    PROCESS.store(std::process::id(), Ordering::Relaxed);
-    FORKING.with_borrow_mut(|slot| *slot = None);
+    let id = std::process::id();
+    let is_child = PROCESS.swap(id, Ordering::Relaxed) != id;
+    let forking = FORKING.with_borrow_mut(Option::take);
+    if let (true, Some(mut forking)) = (is_child, forking) {
+        // Should the parent die, its caches are free for others though the child lives.
+        forking.locks.leave();
+    }
 }
 
 /// Id of this process, without asking the system again until the next fork.

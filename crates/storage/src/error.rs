@@ -118,6 +118,13 @@ impl Error {
         }
     }
 
+    /// The same error with the operating system's code that `cause` has.
+    #[must_use]
+    pub fn caused_by(mut self, cause: &io::Error) -> Self {
+        self.os_code = cause.raw_os_error();
+        self
+    }
+
     /// The same error with `place: ` in front of its message.
     #[must_use]
     pub fn within(mut self, place: impl fmt::Display) -> Self {

@@ -4,10 +4,15 @@
 //! Store, StoreFile   what writing needs: create, write, fsync, rename, lock
 //!   ^ local          the real file system
 //!   ^ faulty         the same, failing where a test says (feature "faults")
+//!   ^ crash, disk    the same, remembering what a power loss could leave (feature "faults")
 //! ReadFile           what reading needs: a mapping, or reads at an offset
 //!   ^ mapping        the one place that maps memory
 //! ```
 
+#[cfg(feature = "faults")]
+mod crash;
+#[cfg(feature = "faults")]
+mod disk;
 #[cfg(feature = "faults")]
 mod faulty;
 mod local;
@@ -20,10 +25,14 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use local::LocalStore;
-pub use lock::DirLock;
+pub use lock::{AllLocks, DirLock};
 pub use mapping::Mapping;
 pub use read_file::{FileIdentity, IoMode, ReadFile};
 
+#[cfg(feature = "faults")]
+pub use crash::CrashStore;
+#[cfg(feature = "faults")]
+pub use disk::{Disk, Fate, Tree};
 #[cfg(feature = "faults")]
 pub use faulty::{Fault, FaultyStore};
 

@@ -139,3 +139,36 @@ fn a_file_that_failed_once_fails_ever_after() {
     assert!(file.close().is_err());
     assert_eq!(fs::read(root.path().join("a")).unwrap(), b"fo");
 }
+
+#[cfg(feature = "faults")]
+#[test]
+fn a_power_loss_keeps_what_was_synced_and_anything_of_the_rest() {
+    let root = directory();
+    let store = CrashStore::new(root.path(), true).unwrap();
+    let (kept, path) = (root.path().join("kept"), root.path().join("kept/x"));
+    store.create_dir(&kept).unwrap();
+    store.sync_dir(root.path()).unwrap();
+    let mut file = store.create_file(&path).unwrap();
+    file.write_all(b"ab").unwrap();
+    file.sync().unwrap();
+    store.sync_dir(&kept).unwrap();
+    file.write_all(b"cd").unwrap();
+    store.rename_no_replace(&kept, &root.path().join("moved")).unwrap();
+
+    let moments = store.moments();
+    let (what, disk) = moments.last().unwrap();
+    assert_eq!(what, "rename to moved");
+    let mut found: Vec<_> = disk
+        .losses(0, 0)
+        .iter()
+        .flat_map(|loss| disk.after_loss(loss))
+        .filter_map(|(path, bytes)| Some((path.display().to_string(), bytes?)))
+        .collect();
+    found.sort();
+    found.dedup();
+    let contents: [&[u8]; 4] = [b"ab", b"ab\0\0", b"abc", b"abcd"];
+    let expected = ["kept/x", "moved/x"]
+        .map(|path| contents.map(|bytes| (path.to_owned(), bytes.to_vec())))
+        .concat();
+    assert_eq!(found, expected);
+}

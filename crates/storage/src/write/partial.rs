@@ -35,7 +35,9 @@ pub(super) struct PartialDir {
     name: String,
     mode: WriteMode,
     lock: Option<DirLock>,
-    kept_shards: usize,
+    /// `None` until the last renames are durable and somebody has looked: what a dead writer left
+    /// may be the only copy of a cache.
+    kept_shards: Option<usize>,
 }
 
 impl PartialDir {
@@ -53,14 +55,16 @@ impl PartialDir {
         mode: WriteMode,
         wait: &mut dyn FnMut(&Path) -> Result<()>,
     ) -> Result<Self> {
+        // The empty path names the working directory, but cannot be opened.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         create_parents(store.as_ref(), parent)?;
         let path = partial_path(parent, name);
         loop {
             refuse_taken(store.as_ref(), parent, name, mode)?;
-            match store.create_dir(&path) {
+            let is_made = match store.create_dir(&path) {
                 Err(error) if error.kind() != Kind::Conflict => return Err(error),
-                _ => {}
-            }
+                made => made.is_ok(),
+            };
             let Some(lock) = store.lock_dir(&path)? else {
                 wait(&path)?;
                 continue;
@@ -71,15 +75,12 @@ impl PartialDir {
                 name: name.to_owned(),
                 mode,
                 lock: Some(lock),
-                kept_shards: 0,
+                kept_shards: is_made.then_some(0),
             };
-            if store.kind(&path)? != Some(EntryKind::Directory) {
-                // Removing through a link would empty a directory that is not ours.
-                partial.lock = None;
-                return Err(not_a_directory(&path));
-            }
+            partial.settle()?;
             // The former holder may have published between the look above and the lock.
             recover_stale(store.as_ref(), parent, name)?;
+            partial.keep_shards(0);
             refuse_taken(store.as_ref(), parent, name, mode)?;
             return Ok(partial);
         }
@@ -87,7 +88,18 @@ impl PartialDir {
 
     /// How many finished shards stay with their journal if this is dropped unpublished.
     pub(super) fn keep_shards(&mut self, shards: usize) {
-        self.kept_shards = shards;
+        self.kept_shards = Some(shards);
+    }
+
+    /// Makes the last renames of a killed writer durable: nothing that they moved may be removed
+    /// before that.
+    fn settle(&self) -> Result<()> {
+        let path = self.path();
+        if self.store.kind(&path)? != Some(EntryKind::Directory) {
+            // Removing through a link would empty a directory that is not ours.
+            return Err(not_a_directory(&path));
+        }
+        self.store.sync_dir(&self.parent)
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -109,7 +121,7 @@ impl PartialDir {
             self.store.rename_no_replace(&self.path(), &published)?;
             if let Err(error) = self.store.sync_dir(&self.parent) {
                 let undone = self.store.rename_no_replace(&published, &self.path());
-                self.keep_unless(undone);
+                self.keep_unless_durable(undone);
                 return Err(error);
             }
         } else {
@@ -126,11 +138,15 @@ impl PartialDir {
         match self.store.exchange(&self.path(), published) {
             Ok(()) => {}
             Err(error) if error.kind() == Kind::Unsupported => return self.move_aside(published),
-            Err(error) => return Err(error),
+            Err(error) => {
+                // A server that lost its answer may have exchanged them all the same.
+                self.keep_unless_durable(Ok(()));
+                return Err(error);
+            }
         }
         if let Err(error) = self.store.sync_dir(&self.parent) {
             let undone = self.store.exchange(&self.path(), published);
-            self.keep_unless(undone);
+            self.keep_unless_durable(undone);
             return Err(error);
         }
         // The new cache is durable: what cannot be removed is left to the next writer. Readers
@@ -160,17 +176,17 @@ impl PartialDir {
                 .store
                 .rename_no_replace(published, &self.path())
                 .and_then(|()| self.store.rename_no_replace(&stale, published));
-            self.keep_unless(undone);
+            self.keep_unless_durable(undone);
             return Err(error);
         }
         let _ = self.store.remove_tree(&stale);
         Ok(())
     }
 
-    /// After a step that could not be taken back the directory under the unpublished name may be
-    /// the only durable copy of the old cache: nothing is removed then.
-    fn keep_unless(&mut self, undone: Result<()>) {
-        if undone.is_err() {
+    /// After a step that could not be taken back durably either directory may bear the published
+    /// name after a power loss: nothing is removed then.
+    fn keep_unless_durable(&mut self, undone: Result<()>) {
+        if undone.and_then(|()| self.store.sync_dir(&self.parent)).is_err() {
             self.lock = None;
         }
     }
@@ -179,10 +195,8 @@ impl PartialDir {
 impl Drop for PartialDir {
     /// Best effort: what stays is removed by the next writer of the name.
     fn drop(&mut self) {
-        if self.lock.is_none() {
-            return;
-        }
-        let _ = match self.kept_shards {
+        let (Some(_), Some(kept)) = (&self.lock, self.kept_shards) else { return };
+        let _ = match kept {
             0 => self.store.remove_tree(&self.path()),
             kept => journal::clear(self.store.as_ref(), &self.path(), kept),
         };
