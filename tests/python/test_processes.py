@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import polars as pl
@@ -124,65 +123,6 @@ def test_the_parent_reads_on_after_forking(runtime, cache):
 def test_a_dataset_refuses_pickling_with_advice_until_it_can(cache):
     with pytest.raises(TypeError, match="cache_paths"):
         pickle.dumps(drt.open_dataset(cache))
-
-
-def interrupted(script, *arguments):
-    """Start a script that prints `ready`, press Ctrl-C, and return seconds, code and output."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
-        begin = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-    return time.monotonic() - begin, process.returncode, output + errors
-
-
-def test_ctrl_c_ends_a_writer_soon_and_leaves_no_cache(tmp_path):
-    script = """
-        import sys
-        import dataset_rt as drt
-        class Endless:
-            name = "endless"
-            def __iter__(self):
-                i = 0
-                while True:
-                    yield drt.CacheInput(b"x" * 10_000, {"i": i})
-                    i += 1
-                    if i == 1000:
-                        print("ready", flush=True)
-        config = drt.WriterConfig(show_progress=False, max_shard_bytes=1_000_000)
-        with drt.DatasetRuntime(num_workers=2) as runtime:
-            runtime.write_cache(Endless(), sys.argv[1], writer_config=config)
-    """
-    seconds, code, output = interrupted(script, tmp_path)
-    assert "KeyboardInterrupt" in output
-    assert code != 0
-    assert seconds < 10
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_ctrl_c_ends_a_reader_soon(cache):
-    script = """
-        import sys
-        import dataset_rt as drt
-        dataset = drt.open_dataset(sys.argv[1], shuffle=True)
-        dataset.set_epoch_len(2**50)
-        for number, sample in enumerate(dataset):
-            if number == 1000:
-                print("ready", flush=True)
-    """
-    seconds, code, output = interrupted(script, cache)
-    assert "KeyboardInterrupt" in output
-    assert code != 0
-    assert seconds < 10
 
 
 def test_a_killed_writer_leaves_nothing_in_the_way_of_the_next(runtime, tmp_path):

@@ -7,7 +7,7 @@ use dataset_rt_storage::read::{Cache, Fetcher, OpenOptions};
 use dataset_rt_storage::{Error, Kind};
 use pyo3::prelude::*;
 
-use crate::failure::{detached, guarded, to_py};
+use crate::failure::{attended, detached, guarded, to_py};
 use crate::payload_out::NativePayload;
 use crate::tables::NativeTable;
 
@@ -60,7 +60,7 @@ impl NativeCache {
 
     fn metadata(&self, py: Python<'_>) -> PyResult<NativeTable> {
         guarded(py, || {
-            let batches = detached(py, || self.cache.metadata_batches())?;
+            let batches = attended(py, |attend| self.cache.metadata_batches_attended(attend))?;
             Ok(NativeTable::new(self.cache.schema().metadata_schema(), batches))
         })
     }

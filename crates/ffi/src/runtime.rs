@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::dataset::NativeDataset;
-use crate::failure::{Attention, detached, guarded, to_py, without_lock};
+use crate::failure::{Attention, attended, guarded, to_py, without_lock};
 use crate::source::{Progress, SourceItems, SourceMembers};
 
 /// Owner of the native worker threads.
@@ -140,7 +140,7 @@ impl NativeRuntime {
             self.check_open(py)?;
             let read = options.to_read_options().map_err(|e| to_py(py, &e))?;
             let pool = Arc::clone(&self.pool);
-            let dataset = detached(py, || Dataset::open(&paths, read, pool))?;
+            let dataset = attended(py, |attend| Dataset::open(&paths, read, pool, attend))?;
             NativeDataset::new(py, dataset, Arc::clone(&self.pool), options.zero_copy)
         })
     }
@@ -271,7 +271,8 @@ impl Write<'_> {
             let mode = if reuse {
                 let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;
                 let validate = self.options.validate_cache;
-                match detached(py, || decide(&path, &members.claim, on_stale, validate))? {
+                let claim = &members.claim;
+                match attended(py, |attend| decide(&path, claim, on_stale, validate, attend))? {
                     Decision::Reuse { samples } => return Ok(("reused", samples)),
                     Decision::Write => WriteMode::New,
                     Decision::Replace => WriteMode::Replace,
@@ -304,7 +305,7 @@ impl Write<'_> {
     fn begin(&self, py: Python<'_>, mode: WriteMode) -> PyResult<Option<CacheWriter>> {
         let compression = self.options.compression().map_err(|e| to_py(py, &e))?;
         let options = WriteOptions { max_shard_bytes: self.options.max_shard_bytes, compression };
-        let mut attention = Attention::default();
+        let mut attention = Attention::new();
         let (attend, timeout) = (&mut attention, self.options.lock_timeout);
         let (directory, name) = (self.directory, self.name);
         let begun = without_lock(py, move || {
@@ -380,7 +381,11 @@ impl Write<'_> {
         }
         let identity =
             Identity { fingerprint: members.claim.fingerprint, provenance: members.provenance };
-        without_lock(py, move || pipeline.publish(identity)).map_err(|e| to_py(py, &e))?;
+        let mut attention = Attention::new();
+        let attend = &mut attention;
+        let published =
+            without_lock(py, move || pipeline.publish(identity, &mut || attend.check()));
+        published.map_err(|error| attention.explain(py, &error))?;
         progress.report(self.samples, self.payload_bytes, true)
     }
 }
@@ -394,7 +399,7 @@ fn push(
     schema: &dataset_rt_storage::format::schema::StoredSchema,
     group: dataset_rt_storage::write::RowGroup,
 ) -> PyResult<()> {
-    let mut attention = Attention::default();
+    let mut attention = Attention::new();
     let attend = &mut attention;
     let pushed = without_lock(py, move || pipeline.push(schema, group, &mut || attend.check()));
     pushed.map_err(|error| attention.explain(py, &error))

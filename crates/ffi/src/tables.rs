@@ -123,10 +123,11 @@ fn validate_pyarrow(object: &Bound<'_, PyAny>) -> PyResult<()> {
 /// Full validation: the C interface promises nothing about offsets, UTF-8 and views.
 ///
 /// # Errors
-/// `InvalidInput` naming the column.
-pub fn validate(batches: &[RecordBatch]) -> Result<()> {
+/// `InvalidInput` naming the column, or what `attend` returned, which is called before each.
+pub fn validate(batches: &[RecordBatch], attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
     for (number, batch) in batches.iter().enumerate() {
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            attend()?;
             if is_always_valid(column.data_type()) {
                 continue;
             }
