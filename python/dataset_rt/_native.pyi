@@ -1,7 +1,7 @@
 """The compiled module, private: the classes of this package wrap it."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, Self, final
+from typing import Any, Final, NoReturn, Protocol, Self, final
 
 from dataset_rt.samples import CachedSample
 
@@ -81,6 +81,7 @@ class NativeDataset:
 @final
 class NativeSampleIterator(Iterator[CachedSample]):
     def __iter__(self) -> Self: ...
+    def __reduce__(self) -> NoReturn: ...
     def __next__(self) -> CachedSample: ...
 
 @final

@@ -77,7 +77,7 @@ def work(number, ready):
         pytest.param(READERS, id="readers"),
         pytest.param(WRITERS.replace("SOURCE", "pass"), id="writers"),
         pytest.param(WRITERS.replace("SOURCE", "time.sleep(0.02)"), id="slow writers"),
-        pytest.param(WRITERS.replace("SOURCE", "sum(range(10**8))"), id="writers deep in C"),
+        pytest.param(WRITERS.replace("SOURCE", "sum(range(4 * 10**7))"), id="writers deep in C"),
     ],
 )
 def test_the_interpreter_ends_while_daemon_threads_work(runtime, tmp_path, work):

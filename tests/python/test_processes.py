@@ -1,9 +1,11 @@
 """Forked, spawned and interrupted processes: right samples or a typed error, never a hang."""
 
+import copy
 import gc
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -120,9 +122,12 @@ def test_the_parent_reads_on_after_forking(runtime, cache):
     assert begun + identities(iterator) == expected_order(runtime, cache)
 
 
-def test_a_dataset_refuses_pickling_with_advice_until_it_can(cache):
-    with pytest.raises(TypeError, match="cache_paths"):
-        pickle.dumps(drt.open_dataset(cache))
+def test_datasets_and_iterators_refuse_pickling_with_advice(cache):
+    dataset = drt.open_dataset(cache)
+    for unsendable in (dataset, iter(dataset)):
+        for send in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cache_paths"):
+                send(unsendable)
 
 
 def test_a_killed_writer_leaves_nothing_in_the_way_of_the_next(runtime, tmp_path):
@@ -199,11 +204,20 @@ def test_a_source_may_read_a_dataset_on_the_same_one_worker_runtime(cache, tmp_p
 
 def resources():
     gc.collect()  # what earlier tests left in reference cycles is not ours to count
+    status = Path("/proc/self/status").read_text()
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "descriptors": len(os.listdir("/proc/self/fd")),
         "maps": len(Path("/proc/self/maps").read_text().splitlines()),
+        "anonymous MiB": int(re.search(r"RssAnon:\s+(\d+)", status)[1]) // 1024,
     }
+
+
+def assert_flat(before, after):
+    assert after["threads"] <= before["threads"]
+    assert after["descriptors"] <= before["descriptors"]
+    assert after["maps"] <= before["maps"] + 20
+    assert after["anonymous MiB"] <= before["anonymous MiB"] + 16
 
 
 def test_ten_thousand_abandoned_iterators_leave_nothing_behind(runtime, cache):
@@ -214,9 +228,7 @@ def test_ten_thousand_abandoned_iterators_leave_nothing_behind(runtime, cache):
     for _ in range(10_000):
         next(iter(dataset))
     after = resources()
-    assert after["threads"] <= before["threads"]
-    assert after["descriptors"] <= before["descriptors"]
-    assert after["maps"] <= before["maps"] + 20
+    assert_flat(before, after)
 
 
 def test_runtimes_and_datasets_give_their_resources_back(cache, tmp_path):
@@ -233,6 +245,4 @@ def test_runtimes_and_datasets_give_their_resources_back(cache, tmp_path):
     for number in range(5, 55):
         use(number)
     after = resources()
-    assert after["threads"] <= before["threads"]
-    assert after["descriptors"] <= before["descriptors"]
-    assert after["maps"] <= before["maps"] + 20
+    assert_flat(before, after)

@@ -75,7 +75,8 @@ impl NativeCache {
     fn payload(&self, py: Python<'_>, i: i64) -> PyResult<NativePayload> {
         guarded(py, || {
             let row = u64::try_from(i).map_err(|_| {
-                let text = format!("sample {i} is out of range; expected 0 <= sample");
+                let rows = self.cache.rows();
+                let text = format!("sample {i} is out of range; expected 0 <= sample < {rows}");
                 to_py(py, &Error::new(Kind::SampleNotFound, text))
             })?;
             let payload = detached(py, || {

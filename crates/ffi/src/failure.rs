@@ -1,6 +1,8 @@
 //! The border for everything that goes wrong: error kinds to exception classes, panics, signals,
 //! and the gate that keeps forks away from native work. Decides no kind itself.
 
+use std::cell::Cell;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -71,6 +73,30 @@ pub fn guarded<R>(py: Python<'_>, work: impl FnOnce() -> PyResult<R>) -> PyResul
     let _inside = Inside::enter(py);
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(to_py(py, &panic_error(panic.as_ref()))))
+}
+
+thread_local! {
+    /// Whether a panic on this thread is foreseen and told in another way.
+    static IS_FORESEEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics arrive as exceptions; on the standard error they leave one line, whatever
+/// `RUST_BACKTRACE` says. The hook is that of this module alone.
+pub fn keep_panics_short() {
+    std::panic::set_hook(Box::new(|panic| {
+        if !IS_FORESEEN.get() {
+            let text = panic.to_string().replace('\n', " ");
+            let _ = writeln!(std::io::stderr(), "dataset_rt {text}");
+        }
+    }));
+}
+
+/// Runs `work`, in which others' code may panic over a user's data; `None` when it did.
+pub fn foreseen<R>(work: impl FnOnce() -> R) -> Option<R> {
+    let before = IS_FORESEEN.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    IS_FORESEEN.set(before);
+    outcome.ok()
 }
 
 /// Runs native work without the interpreter lock, out of reach of forks. `work` must neither

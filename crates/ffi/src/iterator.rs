@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use dataset_rt_runtime::{Block, Stream, check_process, fork_gate};
 use dataset_rt_storage::Error;
 use dataset_rt_storage::read::Payload;
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -113,6 +113,14 @@ fn has_no_python_form(py: Python<'_>, error: &PyErr) -> bool {
 impl NativeSampleIterator {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
+    }
+
+    /// Refuses pickling and copying.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "an iterator over samples cannot be pickled or copied: send cache_paths and \
+             reader_config, open the dataset there, and call iter() on it",
+        ))
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -89,6 +89,7 @@ fn panic_for_test(py: Python<'_>, in_worker: bool) -> PyResult<()> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    failure::keep_panics_short();
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("FORMAT_VERSION", dataset_rt_storage::format::limits::FORMAT_VERSION)?;
     module.add("SAMPLER_VERSION", dataset_rt_sampler::SAMPLER_VERSION)?;
