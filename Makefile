@@ -61,8 +61,9 @@ $(VENV)/torch.stamp: requirements/torch.txt $(VENV)/dependencies.stamp
 
 $(VENV)/native.stamp: $(VENV)/dependencies.stamp $(RUST_SOURCES) $(NATIVE_MISSING)
 	@command -v cargo >/dev/null || { echo "cargo is needed: install Rust first" >&2; exit 1; }
+	@touch $@.begun # what changes during the build is newer than the stamp, and built next time
 	$(BIN)/maturin develop --release --locked
-	@touch $@
+	@mv $@.begun $@
 
 lint-rust: $(VENV)/dependencies.stamp
 	cargo fmt --all --check
