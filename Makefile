@@ -23,17 +23,18 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 # The store that fails on purpose, for fault tests.
 FEATURES := dataset_rt_storage/faults
 
-.PHONY: help demo test build lint-rust test-rust lint-python types test-python format lock clean \
-	missing
+.PHONY: help demo test torch build lint-rust test-rust lint-python types test-python format lock \
+	clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
 
 help:
 	@echo "make demo    build, then run examples/digits.py"
 	@echo "make test    build, then run every check and test"
+	@echo "make torch   PyTorch (5 GB) for the tests that need it; make test runs them from then on"
 	@echo "make build   environment and compiled module only"
 	@echo "make format  format Rust and Python"
-	@echo "make lock    pin the newest dependencies in requirements/dev.txt"
+	@echo "make lock    pin the newest dependencies in requirements/"
 	@echo "make clean   remove environment and build output"
 
 demo: build
@@ -44,6 +45,8 @@ test: build lint-rust test-rust lint-python types test-python
 
 build: $(VENV)/native.stamp
 
+torch: $(VENV)/torch.stamp
+
 $(VENV)/dependencies.stamp: requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 	"Python 3.11 or newer is needed, found " + sys.version.split()[0] + \
@@ -52,10 +55,15 @@ $(VENV)/dependencies.stamp: requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
 	@touch $@
 
+$(VENV)/torch.stamp: requirements/torch.txt $(VENV)/dependencies.stamp
+	$(BIN)/python -m pip install --quiet --requirement requirements/torch.txt
+	@touch $@
+
 $(VENV)/native.stamp: $(VENV)/dependencies.stamp $(RUST_SOURCES) $(NATIVE_MISSING)
 	@command -v cargo >/dev/null || { echo "cargo is needed: install Rust first" >&2; exit 1; }
+	@touch $@.begun # what changes during the build is newer than the stamp, and built next time
 	$(BIN)/maturin develop --release --locked
-	@touch $@
+	@mv $@.begun $@
 
 lint-rust: $(VENV)/dependencies.stamp
 	cargo fmt --all --check
@@ -74,7 +82,7 @@ types: build
 
 test-python: build
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
-	|| echo "PyTorch not importable: its tests are not run"
+	|| echo "PyTorch is not importable: its tests are not run (make torch installs it, 5 GB)"
 	$(BIN)/python -m pytest
 
 format: $(VENV)/dependencies.stamp
@@ -88,6 +96,10 @@ lock:
 	$(VENV)-lock/bin/python -m pip install --quiet --requirement requirements/dev.in
 	{ echo "# Made by 'make lock' from dev.in; do not edit."; \
 	$(VENV)-lock/bin/python -m pip freeze; } > requirements/dev.txt
+	$(VENV)-lock/bin/python -m pip install --quiet torch
+	{ echo "# Made by 'make lock': PyTorch and what it needs beyond dev.txt; do not edit."; \
+	$(VENV)-lock/bin/python -m pip freeze | grep -vxFf requirements/dev.txt; } \
+	> requirements/torch.txt
 	rm -rf $(VENV)-lock
 
 clean:

@@ -80,8 +80,8 @@ atexit.register(_native.begin_exit)
 # No fork finds native work in flight or a lock of ours taken: see docs/decisions/0004.
 os.register_at_fork(
     before=_native.before_fork,
-    after_in_parent=_native.after_fork,
-    after_in_child=_native.after_fork,
+    after_in_parent=_native.after_fork_in_parent,
+    after_in_child=_native.after_fork_in_child,
 )
 
 __all__ = [

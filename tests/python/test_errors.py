@@ -99,15 +99,21 @@ def test_everything_works_on_after_a_panic(runtime, cache):
     assert len(list(opened(runtime, cache))) == 50
 
 
-def test_a_panic_prints_no_rust_backtrace():
+def test_a_panic_prints_one_line_whatever_the_environment_asks_for():
     script = """
+        import os, sys
+        os.environ["RUST_BACKTRACE"] = "full"
+        os.dup2(1, 2)
         from dataset_rt import InternalError, _native
         try:
             _native.panic_for_test(True)
         except InternalError:
             print("caught")
     """
-    assert run_script(script) == "caught\n"
+    line, caught = run_script(script).splitlines()
+    assert line.startswith("dataset_rt panicked at")
+    assert line.endswith("a test asked for this")
+    assert caught == "caught"
 
 
 def test_a_newer_format_is_unsupported_with_both_versions(cache):

@@ -135,3 +135,86 @@ def test_updating_the_table_again_and_again_does_not_grow(tmp_path):
     """
     )
     assert int(run_script(script, path)) < 40 * MIB
+
+
+# What a moment between two samples does not show: a second thread looks all the time.
+WATCHED = (
+    ANONYMOUS
+    + """
+        import random, resource, threading
+        MIB = 1 << 20
+        class Watch:
+            def __enter__(self):
+                self.before = self.peak = anonymous()
+                self.over = threading.Event()
+                self.thread = threading.Thread(target=self.look)
+                self.thread.start()
+                return self
+            def look(self):
+                while not self.over.wait(0.002):
+                    self.peak = max(self.peak, anonymous())
+            def __exit__(self, *_):
+                self.over.set()
+                self.thread.join()
+            @property
+            def mib(self):
+                return (self.peak - self.before) // MIB
+
+        class Payloads:
+            name = "payloads"
+            def __init__(self, size, count):
+                self.count, self.payload = count, bytearray(size)
+                for start in range(0, size, 4 * MIB):  # a quarter does not compress
+                    self.payload[start : start + MIB] = random.randbytes(MIB)
+            def __iter__(self):
+                for i in range(self.count):
+                    self.payload[:8] = i.to_bytes(8, "little")
+                    yield drt.CacheInput(self.payload, {"i": i})
+
+        def written_and_read(source, directory, algo, **prefetch):
+            # MiB beyond what stood before, in the writer and in the reader.
+            config = drt.WriterConfig(
+                show_progress=False, shard_compression=drt.ShardCompression(algo=algo), **prefetch
+            )
+            with drt.DatasetRuntime(num_workers=8) as runtime:
+                with Watch() as writer:
+                    (result,) = runtime.write_cache(source, directory, writer_config=config)
+                assert isinstance(result, drt.CacheWriteSuccess), result
+                reader_config = drt.ReaderConfig(seed=1, prefetch_size=10_000, **prefetch)
+                dataset = runtime.cached_dataset(result.path, reader_config=reader_config)
+                with Watch() as reader:
+                    for sample in dataset:
+                        del sample
+            return writer.mib, reader.mib
+"""
+)
+
+
+@pytest.mark.parametrize("algo", ["none", "zstd", "lz4"])
+def test_a_payload_far_above_the_budget_is_held_a_few_times_and_no_other_beside_it(tmp_path, algo):
+    script = (
+        WATCHED
+        + """
+        print(*written_and_read(
+            Payloads(100 * MIB, 5), sys.argv[1], sys.argv[2], prefetch_bytes=8 * MIB
+        ))
+    """
+    )
+    writer, reader = map(int, run_script(script, tmp_path, algo).split())
+    # Being taken in while its buffer grows, waiting, being encoded; decompressed and as `bytes`.
+    assert writer < 450
+    assert reader < 250
+
+
+def test_without_a_budget_both_sides_fit_a_small_memory(tmp_path):
+    script = (
+        WATCHED
+        + """
+        resource.setrlimit(resource.RLIMIT_DATA, (900 * MIB, 900 * MIB))
+        print(*written_and_read(Payloads(MIB, 400), sys.argv[1], "zstd"))
+    """
+    )
+    # An eighth of the limit is 112 MiB.
+    writer, reader = map(int, run_script(script, tmp_path).split())
+    assert writer < 400
+    assert reader < 200

@@ -7,7 +7,7 @@ use dataset_rt_storage::read::{Cache, Fetcher, OpenOptions};
 use dataset_rt_storage::{Error, Kind};
 use pyo3::prelude::*;
 
-use crate::failure::{detached, guarded, to_py};
+use crate::failure::{attended, detached, guarded, to_py};
 use crate::payload_out::NativePayload;
 use crate::tables::NativeTable;
 
@@ -60,7 +60,7 @@ impl NativeCache {
 
     fn metadata(&self, py: Python<'_>) -> PyResult<NativeTable> {
         guarded(py, || {
-            let batches = detached(py, || self.cache.metadata_batches())?;
+            let batches = attended(py, |attend| self.cache.metadata_batches_attended(attend))?;
             Ok(NativeTable::new(self.cache.schema().metadata_schema(), batches))
         })
     }
@@ -75,7 +75,8 @@ impl NativeCache {
     fn payload(&self, py: Python<'_>, i: i64) -> PyResult<NativePayload> {
         guarded(py, || {
             let row = u64::try_from(i).map_err(|_| {
-                let text = format!("sample {i} is out of range; expected 0 <= sample");
+                let rows = self.cache.rows();
+                let text = format!("sample {i} is out of range; expected 0 <= sample < {rows}");
                 to_py(py, &Error::new(Kind::SampleNotFound, text))
             })?;
             let payload = detached(py, || {

@@ -6,10 +6,13 @@ use dataset_rt_runtime::{Dataset, WorkerPool};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::failure::{detached, guarded, to_py};
+use crate::failure::{attended, detached, guarded, to_py};
 use crate::iterator::{NativeSampleIterator, block_samples};
 use crate::samples::{SampleMaker, column_keys};
 use crate::tables::{NativeTable, import_batches, validate};
+
+/// Samples of a long list that are loaded at once: bounds what is in flight, lets signals in.
+const PIECE_SAMPLES: usize = 1024;
 
 /// A dataset of one or more caches.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -87,10 +90,17 @@ impl NativeDataset {
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guarded(py, || {
             self.check_open(py)?;
-            let (snapshot, block) = detached(py, || self.dataset.samples_at(&indices))?;
+            let (snapshot, positions) =
+                attended(py, |attend| self.dataset.positions_of(&indices, attend))?;
             let delivered = snapshot.table().delivered();
             let keys = column_keys(py, delivered.iter().map(|field| field.name().as_str()));
-            block_samples(py, &self.maker, &keys, block)
+            let mut samples = Vec::with_capacity(positions.len());
+            for positions in positions.chunks(PIECE_SAMPLES) {
+                let block = detached(py, || self.dataset.samples_at(&snapshot, positions))?;
+                samples.extend(block_samples(py, &self.maker, &keys, block)?);
+                py.check_signals()?;
+            }
+            Ok(samples)
         })
     }
 
@@ -112,7 +122,7 @@ impl NativeDataset {
 
     fn table(&self, py: Python<'_>) -> PyResult<NativeTable> {
         guarded(py, || {
-            let (schema, batches) = detached(py, || self.dataset.table())?;
+            let (schema, batches) = attended(py, |attend| self.dataset.table(attend))?;
             Ok(NativeTable::new(schema, batches))
         })
     }
@@ -125,9 +135,9 @@ impl NativeDataset {
     ) -> PyResult<()> {
         guarded(py, || {
             let (schema, batches) = import_batches(table)?;
-            detached(py, || {
-                validate(&batches)?;
-                self.dataset.update_table(&schema, &batches, &edited)
+            attended(py, |attend| {
+                validate(&batches, attend)?;
+                self.dataset.update_table(&schema, &batches, &edited, attend)
             })
         })
     }
@@ -141,14 +151,14 @@ impl NativeDataset {
     }
 
     fn order_fingerprint(&self, py: Python<'_>) -> PyResult<String> {
-        guarded(py, || detached(py, || self.dataset.order_fingerprint()))
+        guarded(py, || attended(py, |attend| self.dataset.order_fingerprint(attend)))
     }
 
     fn order_digest(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<String> {
-        guarded(py, || detached(py, || self.dataset.order_digest(start, stop)))
+        guarded(py, || attended(py, |attend| self.dataset.order_digest(start, stop, attend)))
     }
 
     fn position_seed(&self, py: Python<'_>, k: u64) -> PyResult<u64> {
-        guarded(py, || detached(py, || self.dataset.position_seed(k)))
+        guarded(py, || attended(py, |attend| self.dataset.position_seed(k, attend)))
     }
 }

@@ -1,15 +1,17 @@
 //! The border for everything that goes wrong: error kinds to exception classes, panics, signals,
 //! and the gate that keeps forks away from native work. Decides no kind itself.
 
+use std::cell::Cell;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ThreadId;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dataset_rt_runtime::{fork_gate, panic_error};
 use dataset_rt_storage::{Error, Kind, Result};
 use pyo3::prelude::*;
+
+pub use crate::ending::without_lock;
+use crate::ending::{Inside, with_lock};
 
 /// The exception for an error of the core.
 pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
@@ -68,46 +70,33 @@ pub fn source_error(py: Python<'_>, name: &str, samples: u64, cause: PyErr) -> P
 
 /// Runs `work`; a panic becomes an `InternalError`.
 pub fn guarded<R>(py: Python<'_>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let _inside = Inside::enter(py);
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(to_py(py, &panic_error(panic.as_ref()))))
 }
 
-/// The thread that ends the interpreter, once one does.
-static ENDING: OnceLock<ThreadId> = OnceLock::new();
-
-/// Threads on their way back into Python.
-static RETURNING: AtomicUsize = AtomicUsize::new(0);
-
-/// From now on only this thread goes back into Python; called at exit. Lets those that are on
-/// their way in first, a second at most.
-pub fn begin_exit(py: Python<'_>) {
-    let _ = ENDING.set(std::thread::current().id());
-    for _ in 0..1000 {
-        if RETURNING.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
-    }
+thread_local! {
+    /// Whether a panic on this thread is foreseen and told in another way.
+    static IS_FORESEEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` without the interpreter lock. While the interpreter ends, other threads stay out
-/// for ever: Python would end them inside the lock, by unwinding through frames of ours.
-pub fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-    let result = py.detach(move || {
-        let result = work();
-        // Counted before the look, so that `begin_exit` sees whoever did not see it.
-        RETURNING.fetch_add(1, Ordering::SeqCst);
-        let this = std::thread::current().id();
-        if ENDING.get().is_some_and(|ending| *ending != this) {
-            RETURNING.fetch_sub(1, Ordering::SeqCst);
-            loop {
-                std::thread::park();
-            }
+/// Panics arrive as exceptions; on the standard error they leave one line, whatever
+/// `RUST_BACKTRACE` says. The hook is that of this module alone.
+pub fn keep_panics_short() {
+    std::panic::set_hook(Box::new(|panic| {
+        if !IS_FORESEEN.get() {
+            let text = panic.to_string().replace('\n', " ");
+            let _ = writeln!(std::io::stderr(), "dataset_rt {text}");
         }
-        result
-    });
-    RETURNING.fetch_sub(1, Ordering::SeqCst);
-    result
+    }));
+}
+
+/// Runs `work`, in which others' code may panic over a user's data; `None` when it did.
+pub fn foreseen<R>(work: impl FnOnce() -> R) -> Option<R> {
+    let before = IS_FORESEEN.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    IS_FORESEEN.set(before);
+    outcome.ok()
 }
 
 /// Runs native work without the interpreter lock, out of reach of forks. `work` must neither
@@ -123,19 +112,47 @@ pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send
     result.map_err(|error| to_py(py, &error))
 }
 
-/// Looks for signals while native code waits, and remembers what Python raised.
-#[derive(Default)]
-pub struct Attention {
-    raised: Option<PyErr>,
+/// [`detached`], for work that may last: `work` calls its check often, and Ctrl-C ends it there.
+pub fn attended<R: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<R> + Send,
+) -> PyResult<R> {
+    let mut attention = Attention::new();
+    let attend = &mut attention;
+    let result = without_lock(py, move || {
+        catch_unwind(AssertUnwindSafe(|| fork_gate::with_breaks(&mut || attend.check(), work)))
+            .unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
+    });
+    result.map_err(|error| attention.explain(py, &error))
 }
 
+/// Looks for signals while native code waits, and remembers what Python raised.
+pub struct Attention {
+    raised: Option<PyErr>,
+    last: Instant,
+}
+
+/// Between two looks for signals: far below what a user notices, far above what a look costs.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+#[expect(clippy::disallowed_methods, reason = "signals are looked for by wall time")]
 impl Attention {
-    /// Runs pending signal handlers.
+    /// Nothing was raised yet.
+    pub fn new() -> Self {
+        Self { raised: None, last: Instant::now() }
+    }
+
+    /// Runs pending signal handlers, unless it did so a moment ago: call it as often as you like.
     ///
     /// # Errors
     /// A placeholder for the exception that a handler raised; [`Attention::explain`] has it.
     pub fn check(&mut self) -> Result<()> {
-        self.run(|py| py.check_signals())
+        if self.last.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        let looked = self.run(|py| py.check_signals());
+        self.last = Instant::now();
+        looked
     }
 
     /// Runs `ask` with the interpreter lock; its exception ends the wait.
@@ -143,7 +160,7 @@ impl Attention {
     /// # Errors
     /// As [`Attention::check`].
     pub fn run(&mut self, ask: impl FnOnce(Python<'_>) -> PyResult<()>) -> Result<()> {
-        Python::attach(ask).map_err(|raised| {
+        with_lock(ask).map_err(|raised| {
             self.raised = Some(raised);
             Error::conflict("interrupted")
         })

@@ -1,14 +1,13 @@
 //! The native sample iterator: one window of the stream as `CachedSample` tuples.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arrow_array::{Array, ArrayRef};
 use dataset_rt_runtime::{Block, Stream, check_process, fork_gate};
 use dataset_rt_storage::Error;
 use dataset_rt_storage::read::Payload;
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyString};
 
 use crate::cells::metadata_dicts;
@@ -49,6 +48,20 @@ impl NativeSampleIterator {
         }
     }
 
+    /// Waits for other threads that share the iterator, but never while it holds the interpreter
+    /// lock, nor for that lock while it holds this one.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Place>> {
+        loop {
+            match self.place.try_lock() {
+                Ok(place) => return Ok(place),
+                Err(TryLockError::WouldBlock) => without_lock(py, || drop(self.place.lock())),
+                Err(TryLockError::Poisoned(_)) => {
+                    return Err(to_py(py, &Error::internal("this iterator failed before")));
+                }
+            }
+        }
+    }
+
     fn one_dict(&self, py: Python<'_>, block: &Block, i: usize) -> PyResult<Py<PyDict>> {
         let columns: Vec<ArrayRef> = block.columns().iter().map(|c| c.slice(i, 1)).collect();
         let mut dicts = metadata_dicts(py, &self.keys, &columns, 1)?;
@@ -83,7 +96,7 @@ impl NativeSampleIterator {
     }
 
     fn load_next(py: Python<'_>, place: &mut Place) -> PyResult<Option<Block>> {
-        let mut attention = Attention::default();
+        let mut attention = Attention::new();
         let stream = &mut place.stream;
         let attend = &mut attention;
         let next = without_lock(py, move || stream.next_block(&mut || attend.check()));
@@ -102,14 +115,19 @@ impl NativeSampleIterator {
         slf
     }
 
+    /// Refuses pickling and copying.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "an iterator over samples cannot be pickled or copied: send cache_paths and \
+             reader_config, open the dataset there, and call iter() on it",
+        ))
+    }
+
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guarded(py, || {
             // Before the lock: another thread may have held it at the instant of the fork.
             check_process(self.pid).map_err(|e| to_py(py, &e))?;
-            let Ok(mut place) = self.place.lock_py_attached(py) else {
-                let error = Error::internal("this iterator failed before");
-                return Err(to_py(py, &error));
-            };
+            let mut place = self.lock(py)?;
             loop {
                 if let Some(open) = &mut place.block
                     && let Some(metadata) = open.metadata.next()

@@ -4,13 +4,14 @@
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, payload_out, tables    blocks -> Python objects
 //! classes         runtime (write), dataset, iterator, cache
-//! border          failure                                errors, panics, signals, fork gate
+//! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
-//! `unsafe` only in `payload_in`, `payload_out` and `samples`.
+//! `unsafe` only in `payload_in`, `payload_out`, `samples` and `ending`.
 
 mod cache;
 mod cells;
 mod dataset;
+mod ending;
 mod failure;
 mod iterator;
 mod payload_in;
@@ -29,10 +30,10 @@ use dataset_rt_storage::store::LocalStore;
 use dataset_rt_storage::write::{
     UnfinishedWrite, remove_unfinished_write as remove, unfinished_writes as unfinished,
 };
-use dataset_rt_validator::Level;
+use dataset_rt_validator::{Level, verify_cache_attended};
 use pyo3::prelude::*;
 
-use crate::failure::{detached, guarded, to_py};
+use crate::failure::{attended, detached, guarded, to_py};
 
 /// NFC forms of the names of one call.
 #[pyfunction]
@@ -52,7 +53,7 @@ fn verify_cache(py: Python<'_>, path: PathBuf, level: &str) -> PyResult<String> 
                 )),
             )
         })?;
-        detached(py, move || dataset_rt_validator::verify_cache(&path, level)?.to_json())
+        attended(py, move |attend| verify_cache_attended(&path, level, attend)?.to_json())
     })
 }
 
@@ -79,16 +80,23 @@ fn before_fork() {
     dataset_rt_runtime::fork_gate::before_fork();
 }
 
-/// Opens the gate after a fork, in parent and child.
+/// Opens the gate after a fork, in the parent.
 #[pyfunction]
-fn after_fork() {
+fn after_fork_in_parent() {
     dataset_rt_runtime::fork_gate::after_fork();
 }
 
-/// Keeps other threads out of Python from now on; registered with `atexit`.
+/// Opens the gate after a fork, in the child, which has one thread only.
+#[pyfunction]
+fn after_fork_in_child() {
+    ending::after_fork_in_child();
+    dataset_rt_runtime::fork_gate::after_fork();
+}
+
+/// Keeps other threads out of Python and of this module from now on; registered with `atexit`.
 #[pyfunction]
 fn begin_exit(py: Python<'_>) {
-    failure::begin_exit(py);
+    ending::begin_exit(py);
 }
 
 /// Fails as a bug would; the tests show that it arrives as an exception.
@@ -105,6 +113,7 @@ fn panic_for_test(py: Python<'_>, in_worker: bool) -> PyResult<()> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    failure::keep_panics_short();
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("FORMAT_VERSION", dataset_rt_storage::format::limits::FORMAT_VERSION)?;
     module.add("SAMPLER_VERSION", dataset_rt_sampler::SAMPLER_VERSION)?;
@@ -113,7 +122,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(unfinished_writes, module)?)?;
     module.add_function(wrap_pyfunction!(remove_unfinished_write, module)?)?;
     module.add_function(wrap_pyfunction!(before_fork, module)?)?;
-    module.add_function(wrap_pyfunction!(after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(after_fork_in_parent, module)?)?;
+    module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(begin_exit, module)?)?;
     module.add_function(wrap_pyfunction!(panic_for_test, module)?)?;
     module.add_class::<runtime::NativeRuntime>()?;

@@ -11,7 +11,7 @@ use dataset_rt_storage::{Error, Result};
 use pyo3::prelude::*;
 
 use crate::dataset::NativeDataset;
-use crate::failure::{detached, guarded, to_py, without_lock};
+use crate::failure::{attended, guarded, to_py, without_lock};
 use crate::write::{Outcome, WriteArguments, write_source};
 
 /// Owner of the native worker threads.
@@ -93,7 +93,7 @@ impl NativeRuntime {
             self.check_open(py)?;
             let read = options.to_read_options().map_err(|e| to_py(py, &e))?;
             let pool = Arc::clone(&self.pool);
-            let dataset = detached(py, || Dataset::open(&paths, read, pool))?;
+            let dataset = attended(py, |attend| Dataset::open(&paths, read, pool, attend))?;
             NativeDataset::new(py, dataset, Arc::clone(&self.pool), options.zero_copy)
         })
     }

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 
+use crate::ending::next_item;
 use crate::failure::{source_error, to_py};
 use crate::payload_in::with_bytes;
 use crate::tables::{import_batches, is_arrow, validate};
@@ -162,7 +163,7 @@ impl<'py> SourceItems<'py> {
     /// `InvalidInputError` for items that cannot be stored.
     pub fn take_next(&mut self, ingest: &mut Ingest, profile: &Profile) -> PyResult<bool> {
         let py = self.iterator.py();
-        let next = profile.time(Stage::Source, || self.iterator.next());
+        let next = profile.time(Stage::Source, || next_item(&self.iterator));
         let item = match next {
             None => return Ok(false),
             Some(Err(error)) => return Err(wrap(py, &self.name, ingest.rows(), error)),
@@ -181,7 +182,7 @@ impl<'py> SourceItems<'py> {
         }
         if is_arrow(item) {
             let (_, batches) = import_batches(item)?;
-            validate(&batches).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
+            validate(&batches, &mut || Ok(())).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
             for batch in &batches {
                 ingest.push_batch(batch).map_err(|e| to_py(py, &e))?;
             }

@@ -1,7 +1,6 @@
 //! Arrow tables across the border by PyCapsule: ours out without copying, foreign ones in after
 //! full validation. Decodes nothing inside a stream callback.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
@@ -13,7 +12,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use pyo3_arrow::input::AnyRecordBatch;
 
-use crate::failure::{guarded, to_py};
+use crate::failure::{foreseen, guarded, to_py};
 
 /// Ready-made record batches that any Arrow tool can take, as often as it likes.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -76,8 +75,8 @@ pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<Rec
     let read = |object: &Bound<'_, PyAny>| {
         let read = || object.extract::<AnyRecordBatch>().and_then(|b| Ok(b.into_table()?));
         // Arrow asserts that batches fit the schema of their stream.
-        catch_unwind(AssertUnwindSafe(read))
-            .unwrap_or_else(|_| Err(PyValueError::new_err("its batches do not fit its schema")))
+        foreseen(read)
+            .unwrap_or_else(|| Err(PyValueError::new_err("its batches do not fit its schema")))
     };
     let table = validate_pyarrow(object).and_then(|()| read(object)).or_else(|error| {
         // Polars exports all-null columns in a form that arrow-rs does not take; its own
@@ -123,10 +122,11 @@ fn validate_pyarrow(object: &Bound<'_, PyAny>) -> PyResult<()> {
 /// Full validation: the C interface promises nothing about offsets, UTF-8 and views.
 ///
 /// # Errors
-/// `InvalidInput` naming the column.
-pub fn validate(batches: &[RecordBatch]) -> Result<()> {
+/// `InvalidInput` naming the column, or what `attend` returned, which is called before each.
+pub fn validate(batches: &[RecordBatch], attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
     for (number, batch) in batches.iter().enumerate() {
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            attend()?;
             if is_always_valid(column.data_type()) {
                 continue;
             }

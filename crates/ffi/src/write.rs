@@ -20,7 +20,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde_json::json;
 
-use crate::failure::{Attention, detached, to_py, without_lock};
+use crate::failure::{Attention, attended, to_py, without_lock};
 use crate::runtime::unknown;
 use crate::source::{Progress, SourceItems, SourceMembers};
 
@@ -165,7 +165,8 @@ impl Write<'_> {
         let _writing = Writing::begin(&path).map_err(|e| to_py(py, &e))?;
         let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;
         let validate = self.options.validate_cache;
-        let look = || detached(py, || decide(&path, &members.claim, on_stale, validate));
+        let claim = &members.claim;
+        let look = || attended(py, |attend| decide(&path, claim, on_stale, validate, attend));
         loop {
             let mode = match reuse.then(&look).transpose()? {
                 None | Some(Decision::Write) => WriteMode::New,
@@ -201,7 +202,7 @@ impl Write<'_> {
     fn begin(&self, py: Python<'_>, mode: WriteMode) -> PyResult<Option<CacheWriter>> {
         let compression = self.options.compression().map_err(|e| to_py(py, &e))?;
         let options = WriteOptions { max_shard_bytes: self.options.max_shard_bytes, compression };
-        let mut attention = Attention::default();
+        let mut attention = Attention::new();
         let (attend, timeout) = (&mut attention, self.options.lock_timeout);
         let (directory, name) = (self.directory, self.name);
         let begun = without_lock(py, move || {
@@ -272,14 +273,20 @@ impl Write<'_> {
         if let Err(error) = pushed {
             // An interrupt ends at once; otherwise the samples taken may finish a shard.
             if error.is_instance_of::<PyException>(py) {
-                without_lock(py, move || pipeline.settle());
+                let mut attention = Attention::new();
+                let attend = &mut attention;
+                without_lock(py, move || pipeline.settle(&mut || attend.check()))
+                    .map_err(|error| attention.explain(py, &error))?;
             }
             return Err(error);
         }
         let identity =
             Identity { fingerprint: members.claim.fingerprint, provenance: members.provenance };
-        let published = without_lock(py, move || pipeline.publish(identity));
-        let published = published.map_err(|e| to_py(py, &e))?;
+        let mut attention = Attention::new();
+        let attend = &mut attention;
+        let published =
+            without_lock(py, move || pipeline.publish(identity, &mut || attend.check()));
+        let published = published.map_err(|error| attention.explain(py, &error))?;
         progress.report(self.samples, self.payload_bytes, true)?;
         let status = if published.samples_reused > 0 { "resumed" } else { "written" };
         let note = published.dropped.map(|dropped| {
@@ -333,7 +340,7 @@ impl Write<'_> {
         let Some(unfinished) = unfinished.filter(|unfinished| members.goes_on(unfinished)) else {
             return Ok(None);
         };
-        let mut attention = Attention::default();
+        let mut attention = Attention::new();
         let attend = &mut attention;
         match without_lock(py, move || writer.adopt(&mut || attend.check())) {
             Ok(continued) => Ok(Some((unfinished.schema, continued))),
@@ -351,7 +358,7 @@ fn push(
     schema: &StoredSchema,
     group: RowGroup,
 ) -> PyResult<()> {
-    let mut attention = Attention::default();
+    let mut attention = Attention::new();
     let attend = &mut attention;
     let pushed = without_lock(py, move || pipeline.push(schema, group, &mut || attend.check()));
     pushed.map_err(|error| attention.explain(py, &error))

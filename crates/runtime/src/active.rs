@@ -141,16 +141,18 @@ impl ActiveTable {
     /// Identity and weight are built at the first call and kept.
     ///
     /// # Errors
-    /// `Corrupt` when metadata is damaged.
-    pub fn frame(&self) -> Result<Vec<RecordBatch>> {
+    /// `Corrupt` when metadata is damaged, or what `attend` returned, which is called before
+    /// every batch.
+    pub fn frame(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Vec<RecordBatch>> {
         match &self.kind {
             Kind::Checked { table, .. } => Ok(table.batches().to_vec()),
             Kind::Whole { frame, .. } => {
                 if let Some(batches) = frame.get() {
                     return Ok(batches.clone());
                 }
-                let batches = whole_frame(&self.caches, &self.frame_schema())?;
-                Ok(frame.get_or_init(|| batches).clone())
+                let batches = whole_frame(&self.caches, &self.frame_schema(), attend)?;
+                let _ = frame.set(batches.clone());
+                Ok(batches)
             }
         }
     }
@@ -244,9 +246,15 @@ fn arrow_failure(error: &ArrowError) -> Error {
     Error::internal(format!("cannot gather metadata columns: {error}"))
 }
 
-fn whole_frame(caches: &[Arc<Cache>], schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
-    let tables: Vec<Vec<RecordBatch>> =
-        caches.iter().map(|cache| cache.metadata_batches()).collect::<Result<_>>()?;
+fn whole_frame(
+    caches: &[Arc<Cache>],
+    schema: &SchemaRef,
+    attend: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<RecordBatch>> {
+    let tables: Vec<Vec<RecordBatch>> = caches
+        .iter()
+        .map(|cache| cache.metadata_batches_attended(attend))
+        .collect::<Result<_>>()?;
     let longest = tables.iter().flatten().map(RecordBatch::num_rows).max().unwrap_or(0);
     // One buffer of ones serves every batch.
     let ones = Float64Array::from(vec![1.0; longest]);
@@ -256,6 +264,7 @@ fn whole_frame(caches: &[Arc<Cache>], schema: &SchemaRef) -> Result<Vec<RecordBa
         let cache_ids = UInt64Array::from(vec![cache.cache_id(); longest]);
         let mut first = 0_u64;
         for batch in table {
+            attend()?;
             let rows = batch.num_rows();
             let last = first + rows as u64;
             let mut columns: Vec<ArrayRef> = vec![

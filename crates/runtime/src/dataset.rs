@@ -12,7 +12,7 @@ use dataset_rt_storage::read::{Cache, OpenOptions};
 use dataset_rt_storage::store::IoMode;
 use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::table::{CacheColumns, check_table};
-use dataset_rt_validator::{Level, verify_cache};
+use dataset_rt_validator::{Level, verify_cache_attended};
 
 use crate::active::{ActiveTable, SampleRef};
 use crate::block::{Block, FetcherShelf};
@@ -56,16 +56,23 @@ struct State {
 }
 
 impl Dataset {
-    /// Opens `paths` as one dataset.
+    /// Opens `paths` as one dataset. `attend` is called many times a second, here and below; its
+    /// error ends the work, and nothing has changed then.
     ///
     /// # Errors
     /// `InvalidInput` for no paths, differing schemas or the same contents twice, and whatever opening or verifying a cache meets.
-    pub fn open(paths: &[PathBuf], options: ReadOptions, pool: Arc<WorkerPool>) -> Result<Self> {
+    pub fn open(
+        paths: &[PathBuf],
+        options: ReadOptions,
+        pool: Arc<WorkerPool>,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
         let open = OpenOptions { verify: options.verify, io: options.io };
         let mut caches: Vec<Arc<Cache>> = Vec::with_capacity(paths.len());
         for path in paths {
+            attend()?;
             if options.validate_cache {
-                refuse_damaged(path)?;
+                refuse_damaged(path, attend)?;
             }
             let cache = Arc::new(Cache::open(path, &open)?);
             check_fits(&caches, &cache, paths)?;
@@ -150,12 +157,16 @@ impl Dataset {
         self.state().cursor.set_epoch_len(len).map_err(cursor_error)
     }
 
-    /// Positions `indices` of the epoch that the next iterator would read, in the order given,
-    /// with the snapshot they were read from.
+    /// Stream positions of `indices` of the epoch that the next iterator would read, and the
+    /// snapshot they belong to, its order ready.
     ///
     /// # Errors
     /// `SampleNotFound` for an index that is not below the epoch's length.
-    pub fn samples_at(&self, indices: &[u64]) -> Result<(Arc<Snapshot>, Block)> {
+    pub fn positions_of(
+        &self,
+        indices: &[u64],
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<(Arc<Snapshot>, Vec<u64>)> {
         let (snapshot, window) = {
             let state = self.state();
             (Arc::clone(&state.snapshot), state.cursor.peek())
@@ -170,8 +181,16 @@ impl Dataset {
                 )),
             })
             .collect::<Result<_>>()?;
-        let block = Block::scattered(&snapshot, &positions, self.read_ahead().block_bytes())?;
-        Ok((snapshot, block))
+        snapshot.prepare(attend)?;
+        Ok((snapshot, positions))
+    }
+
+    /// The samples at any stream positions of a snapshot, in the order given.
+    ///
+    /// # Errors
+    /// As [`Block::scattered`].
+    pub fn samples_at(&self, snapshot: &Snapshot, positions: &[u64]) -> Result<Block> {
+        Block::scattered(snapshot, positions, self.read_ahead().block_bytes())
     }
 
     /// One physical sample with its stored columns.
@@ -206,9 +225,12 @@ impl Dataset {
     ///
     /// # Errors
     /// `Corrupt` when metadata is damaged.
-    pub fn table(&self) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    pub fn table(
+        &self,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let snapshot = self.snapshot();
-        Ok((snapshot.table().frame_schema(), snapshot.table().frame()?))
+        Ok((snapshot.table().frame_schema(), snapshot.table().frame(attend)?))
     }
 
     /// Replaces the active table after full validation; on error nothing changes.
@@ -223,9 +245,13 @@ impl Dataset {
         table_schema: &SchemaRef,
         table: &[RecordBatch],
         edited: &[String],
+        attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let stored: Vec<Vec<RecordBatch>> =
-            self.caches.iter().map(|cache| cache.metadata_batches()).collect::<Result<_>>()?;
+        let stored: Vec<Vec<RecordBatch>> = self
+            .caches
+            .iter()
+            .map(|cache| cache.metadata_batches_attended(attend))
+            .collect::<Result<_>>()?;
         let columns: Vec<CacheColumns<'_>> = self
             .caches
             .iter()
@@ -236,7 +262,7 @@ impl Dataset {
                 batches,
             })
             .collect();
-        let checked = check_table(table_schema, table, self.schema(), &columns, edited)?;
+        let checked = check_table(table_schema, table, self.schema(), &columns, edited, attend)?;
         let active = ActiveTable::checked(Arc::clone(&self.caches), checked);
         let rows = active.rows();
         let snapshot = Arc::new(Snapshot::new(
@@ -245,6 +271,8 @@ impl Dataset {
             self.options.seed,
             Arc::clone(&self.fetchers),
         ));
+        // The last look: whoever interrupted until here finds the old table.
+        attend()?;
         let mut state = self.state();
         state.cursor.table_replaced(rows).map_err(cursor_error)?;
         state.snapshot = snapshot;
@@ -254,8 +282,8 @@ impl Dataset {
     /// Hexadecimal BLAKE3 of everything the order depends on; the position is not part of it.
     ///
     /// # Errors
-    /// As [`Snapshot::plan`].
-    pub fn order_fingerprint(&self) -> Result<String> {
+    /// As [`Snapshot::prepare`].
+    pub fn order_fingerprint(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<String> {
         let snapshot = self.snapshot();
         let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order fingerprint");
         let mode = self.options.mode.as_str();
@@ -263,7 +291,7 @@ impl Dataset {
         hasher.update(&(mode.len() as u64).to_le_bytes());
         hasher.update(mode.as_bytes());
         hasher.update(&self.options.seed.to_le_bytes());
-        hasher.update(&snapshot.plan()?.digest().0);
+        hasher.update(&snapshot.prepare(attend)?.digest().0);
         Ok(hasher.finalize().to_hex().to_string())
     }
 
@@ -271,18 +299,24 @@ impl Dataset {
     ///
     /// # Errors
     /// `InvalidInput` when `start` is behind `stop`.
-    pub fn order_digest(&self, start: u64, stop: u64) -> Result<String> {
+    pub fn order_digest(
+        &self,
+        start: u64,
+        stop: u64,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<String> {
         if start > stop || stop > dataset_rt_sampler::POSITION_LIMIT {
             return Err(Error::invalid(format!(
                 "range {start}..{stop} is not one of the stream; expected start <= stop <= 2^63"
             )));
         }
         let snapshot = self.snapshot();
-        let (plan, table) = (snapshot.plan()?, snapshot.table());
+        let (plan, table) = (snapshot.prepare(attend)?, snapshot.table());
         let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order digest");
         let mut rows = vec![0; 4096];
         let mut position = start;
         while position < stop {
+            attend()?;
             let len = (stop - position).min(rows.len() as u64) as usize;
             plan.rows_into(position, &mut rows[..len]);
             for &row in &rows[..len] {
@@ -299,9 +333,9 @@ impl Dataset {
     /// A seed for augmentations at stream position `k`.
     ///
     /// # Errors
-    /// As [`Snapshot::plan`].
-    pub fn position_seed(&self, k: u64) -> Result<u64> {
-        Ok(self.snapshot().plan()?.position_seed(k))
+    /// As [`Snapshot::prepare`].
+    pub fn position_seed(&self, k: u64, attend: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+        Ok(self.snapshot().prepare(attend)?.position_seed(k))
     }
 }
 
@@ -335,8 +369,8 @@ fn check_fits(caches: &[Arc<Cache>], cache: &Cache, paths: &[PathBuf]) -> Result
 ///
 /// # Errors
 /// `Corrupt` with the first finding, or what kept the verification from running.
-pub fn refuse_damaged(path: &Path) -> Result<()> {
-    let report = verify_cache(path, Level::Deep)?;
+pub fn refuse_damaged(path: &Path, attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    let report = verify_cache_attended(path, Level::Deep, attend)?;
     match report.first_error() {
         None => Ok(()),
         Some(finding) => Err(Error::corrupt(format!(

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use dataset_rt_storage::Result;
 use dataset_rt_storage::store::AllLocks;
 
 static GATE: RwLock<()> = RwLock::new(());
@@ -34,6 +35,21 @@ pub struct Inside {
 /// Waits out a fork in progress, then keeps others away. Not reentrant.
 pub fn enter() -> Inside {
     Inside { _guard: GATE.read().unwrap_or_else(PoisonError::into_inner) }
+}
+
+/// Runs long `work` inside, and outside whenever it calls its check, which calls `attend`: there
+/// Python may run, even fork. `work` must hold no lock while it calls the check.
+pub fn with_breaks<R>(
+    attend: &mut dyn FnMut() -> Result<()>,
+    work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> R,
+) -> R {
+    let mut inside = Some(enter());
+    work(&mut || {
+        drop(inside.take());
+        let attended = attend();
+        inside = Some(enter());
+        attended
+    })
 }
 
 /// Waits until nobody is inside and closes the gate. Call on the forking thread.
@@ -89,5 +105,19 @@ mod tests {
         assert_eq!(reports.recv().unwrap(), "closed");
         forker.join().unwrap();
         drop(enter());
+    }
+
+    #[test]
+    fn long_work_lets_forks_pass_at_its_breaks() {
+        let mut fork = || {
+            thread::spawn(|| {
+                before_fork();
+                after_fork();
+            })
+            .join()
+            .unwrap();
+            Ok(())
+        };
+        assert_eq!(with_breaks(&mut fork, |check| check().and_then(|()| check())), Ok(()));
     }
 }

@@ -4,6 +4,7 @@
 //! A shuffled table is a set: rows go to the sampler by identity and weight, so that neither row
 //! order nor the order of the caches changes which samples are drawn (`docs/sampling.md`).
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use dataset_rt_sampler::{
@@ -13,6 +14,9 @@ use dataset_rt_storage::{Error, Result};
 use dataset_rt_validator::table::CheckedTable;
 
 use crate::active::ActiveTable;
+
+/// Rows between two looks for signals: about a millisecond of work.
+const PIECE_ROWS: usize = 65_536;
 
 /// An order over the rows of one active table.
 pub struct Plan {
@@ -36,11 +40,17 @@ impl Plan {
     /// Builds the order of `table`; O(rows) only for a table that a user replaced.
     ///
     /// # Errors
-    /// `Internal` when a checked table holds a weight that the check should have refused.
-    pub fn new(table: &ActiveTable, mode: Mode, seed: u64) -> Result<Self> {
+    /// `Internal` when a checked table holds a weight that the check should have refused, or what
+    /// `attend` returned, which is called many times a second.
+    pub fn new(
+        table: &ActiveTable,
+        mode: Mode,
+        seed: u64,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
         match table.as_checked() {
             None => plan_whole(table, mode, seed),
-            Some(checked) => plan_checked(table, checked, mode, seed),
+            Some(checked) => plan_checked(table, checked, mode, seed, attend),
         }
     }
 
@@ -121,12 +131,13 @@ fn plan_checked(
     checked: &CheckedTable,
     mode: Mode,
     seed: u64,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Plan> {
     let ranks = Ranks::new(table, checked);
-    let rows = if mode == Mode::Sequential || ranks.are_canonical() {
+    let rows = if mode == Mode::Sequential || ranks.are_canonical(attend)? {
         RowMap::Same
     } else {
-        RowMap::Each(ranks.canonical_rows()?)
+        RowMap::Each(ranks.canonical_rows(attend)?)
     };
     let mut digester = TableDigester::new(mode);
     let mut weights = Vec::with_capacity(checked.rows());
@@ -135,16 +146,35 @@ fn plan_checked(
         digester.push(cache_id, sample_id, weight);
         weights.push(weight);
     };
-    match &rows {
-        RowMap::Each(order) => order.iter().for_each(|&row| take(row as usize)),
-        _ => (0..checked.rows()).for_each(&mut take),
+    for start in (0..checked.rows()).step_by(PIECE_ROWS) {
+        attend()?;
+        let piece = start..checked.rows().min(start + PIECE_ROWS);
+        match &rows {
+            RowMap::Each(order) => order[piece].iter().for_each(|&row| take(row as usize)),
+            _ => piece.for_each(&mut take),
+        }
     }
     Plan::assemble(mode, seed, digester.finish(), rows, |key| match mode {
         Mode::Sequential => Ok(Order::sequential(table.rows())),
-        _ => WeightTable::build(weights.iter().copied())
-            .map(|weights| Order::multinomial(key, Arc::new(weights)))
-            .map_err(|e| weight_failure(&e)),
+        _ => build_weights(&weights, attend)
+            .map(|weights| Order::multinomial(key, Arc::new(weights))),
     })
+}
+
+/// The inverse CDF of `weights`. Its builder knows no signals, so the weights end early for it
+/// when `attend` fails.
+fn build_weights(weights: &[f64], attend: &mut dyn FnMut() -> Result<()>) -> Result<WeightTable> {
+    let attended = RefCell::new((attend, Ok(())));
+    let pieces = weights.chunks(PIECE_ROWS).take_while(|_| {
+        let (attend, outcome) = &mut *attended.borrow_mut();
+        if outcome.is_ok() {
+            *outcome = attend();
+        }
+        outcome.is_ok()
+    });
+    let built = WeightTable::build(pieces.flatten().copied());
+    attended.into_inner().1?;
+    built.map_err(|e| weight_failure(&e))
 }
 
 /// Identities of a checked table as one number each, ascending in canonical order.
@@ -178,36 +208,45 @@ impl<'a> Ranks<'a> {
     }
 
     /// Calls `visit(row, rank, weight)` for every row in table order, chunk by chunk.
-    fn for_each(&self, mut visit: impl FnMut(usize, u64, f64)) {
+    fn for_each(
+        &self,
+        attend: &mut dyn FnMut() -> Result<()>,
+        mut visit: impl FnMut(usize, u64, f64),
+    ) -> Result<()> {
         use dataset_rt_validator::table::CacheOrdinals;
         let ordinals = self.checked.caches();
         let mut row = 0;
         for (ids, weights) in self.checked.sample_ids().iter().zip(self.checked.weights()) {
-            for (&sample_id, &weight) in ids.values().iter().zip(weights.values()) {
-                let cache = match ordinals {
-                    CacheOrdinals::One(cache) => cache,
-                    CacheOrdinals::PerRow(caches) => caches.get(row).copied().unwrap_or(0),
-                };
-                let base = self.caches.get(cache as usize).map_or(0, |c| c.1);
-                visit(row, base + sample_id, weight);
-                row += 1;
+            let pieces = ids.values().chunks(PIECE_ROWS);
+            for (ids, weights) in pieces.zip(weights.values().chunks(PIECE_ROWS)) {
+                attend()?;
+                for (&sample_id, &weight) in ids.iter().zip(weights) {
+                    let cache = match ordinals {
+                        CacheOrdinals::One(cache) => cache,
+                        CacheOrdinals::PerRow(caches) => caches.get(row).copied().unwrap_or(0),
+                    };
+                    let base = self.caches.get(cache as usize).map_or(0, |c| c.1);
+                    visit(row, base + sample_id, weight);
+                    row += 1;
+                }
             }
         }
+        Ok(())
     }
 
-    fn are_canonical(&self) -> bool {
+    fn are_canonical(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let mut last = (0, 0);
         let mut ascending = true;
-        self.for_each(|_, rank, weight| {
+        self.for_each(attend, |_, rank, weight| {
             let key = (rank, weight.to_bits());
             ascending &= last <= key;
             last = key;
-        });
-        ascending
+        })?;
+        Ok(ascending)
     }
 
     /// Table rows in canonical order: by rank, weight bits, then table position.
-    fn canonical_rows(&self) -> Result<Vec<u32>> {
+    fn canonical_rows(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Vec<u32>> {
         let rows = self.checked.rows();
         u32::try_from(rows).map_err(|_| {
             Error::unsupported(format!("{rows} table rows; expected fewer than 2^32"))
@@ -215,35 +254,44 @@ impl<'a> Ranks<'a> {
         // A counting sort costs four bytes a sample of the caches: worth it unless the table is
         // a small part of them.
         if self.samples_total <= 8 * rows as u64 {
-            return Ok(self.counting_sort(rows));
+            return self.counting_sort(rows, attend);
         }
         let mut keys = Vec::with_capacity(rows);
-        self.for_each(|row, rank, weight| keys.push((rank, weight.to_bits(), row as u32)));
+        self.for_each(attend, |row, rank, weight| {
+            keys.push((rank, weight.to_bits(), row as u32));
+        })?;
         keys.sort_unstable();
         Ok(keys.into_iter().map(|(_, _, row)| row).collect())
     }
 
-    fn counting_sort(&self, rows: usize) -> Vec<u32> {
+    fn counting_sort(
+        &self,
+        rows: usize,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<u32>> {
         let mut next = vec![0_u32; self.samples_total as usize + 1];
-        self.for_each(|_, rank, _| next[rank as usize + 1] += 1);
+        self.for_each(attend, |_, rank, _| next[rank as usize + 1] += 1)?;
         for i in 1..next.len() {
             next[i] += next[i - 1];
         }
         let mut sorted = vec![0_u32; rows];
-        self.for_each(|row, rank, _| {
+        self.for_each(attend, |row, rank, _| {
             let slot = &mut next[rank as usize];
             sorted[*slot as usize] = row as u32;
             *slot += 1;
-        });
+        })?;
         // Rows of one identity are in table order now; weight bits come before that.
         let mut start = 0;
-        for &end in &next[..self.samples_total as usize] {
-            let group = &mut sorted[start..end as usize];
-            if group.len() > 1 {
-                group.sort_by_key(|&row| self.row(row as usize).2.to_bits());
+        for ends in next[..self.samples_total as usize].chunks(PIECE_ROWS) {
+            attend()?;
+            for &end in ends {
+                let group = &mut sorted[start..end as usize];
+                if group.len() > 1 {
+                    group.sort_by_key(|&row| self.row(row as usize).2.to_bits());
+                }
+                start = end as usize;
             }
-            start = end as usize;
         }
-        sorted
+        Ok(sorted)
     }
 }

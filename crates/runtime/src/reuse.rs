@@ -54,7 +54,8 @@ pub enum Decision {
     },
 }
 
-/// Decides for the cache at `path`, which need not exist.
+/// Decides for the cache at `path`, which need not exist. `attend` is called many times a second
+/// while the cache is verified; its error ends that.
 ///
 /// # Errors
 /// `Conflict` for a stale cache with [`OnStale::Error`]; `Corrupt` or `Unsupported` for one that
@@ -64,6 +65,7 @@ pub fn decide(
     claim: &SourceClaim,
     on_stale: OnStale,
     validate_cache: bool,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Decision> {
     if std::fs::symlink_metadata(path).is_err() {
         return Ok(Decision::Write);
@@ -86,7 +88,7 @@ pub fn decide(
         (Some(_), OnStale::Rewrite) => Ok(Decision::Replace),
         (None, _) | (Some(_), OnStale::Reuse) => {
             if validate_cache {
-                refuse_damaged(path)?;
+                refuse_damaged(path, attend)?;
             }
             Ok(Decision::Reuse { samples: cache.rows() })
         }

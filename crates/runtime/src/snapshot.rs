@@ -1,13 +1,15 @@
 //! What an iterator keeps while tables come and go: one active table and its order.
 //! Immutable; the order is worked out at first use.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use dataset_rt_sampler::Mode;
-use dataset_rt_storage::Result;
+use dataset_rt_storage::{Error, Result};
 
 use crate::active::ActiveTable;
 use crate::block::FetcherShelf;
+use crate::fork_gate;
 use crate::plan::Plan;
 
 /// An active table together with its order.
@@ -15,14 +17,25 @@ pub struct Snapshot {
     table: ActiveTable,
     mode: Mode,
     seed: u64,
-    plan: OnceLock<Result<Plan>>,
+    plan: OnceLock<Plan>,
+    /// Process of the thread that works the order out, if one does.
+    builder: Mutex<Option<u32>>,
+    built: Condvar,
     fetchers: Arc<FetcherShelf>,
 }
 
 impl Snapshot {
     /// Keeps `table`; nothing O(rows) happens before the first position is asked for.
     pub fn new(table: ActiveTable, mode: Mode, seed: u64, fetchers: Arc<FetcherShelf>) -> Self {
-        Self { table, mode, seed, plan: OnceLock::new(), fetchers }
+        Self {
+            table,
+            mode,
+            seed,
+            plan: OnceLock::new(),
+            builder: Mutex::new(None),
+            built: Condvar::new(),
+            fetchers,
+        }
     }
 
     /// The table.
@@ -30,17 +43,75 @@ impl Snapshot {
         &self.table
     }
 
-    /// The order of the table.
+    /// The order of the table, worked out here if [`Snapshot::prepare`] did not do so before.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn plan(&self) -> Result<&Plan> {
-        let plan = self.plan.get_or_init(|| Plan::new(&self.table, self.mode, self.seed));
-        plan.as_ref().map_err(Clone::clone)
+        match self.plan.get() {
+            Some(plan) => Ok(plan),
+            None => self.keep(Plan::new(&self.table, self.mode, self.seed, &mut || Ok(()))?),
+        }
+    }
+
+    /// The order of the table, worked out by one thread while others wait for it. `attend` is
+    /// called many times a second; its error ends the work or the wait.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], or what `attend` returned.
+    pub fn prepare(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<&Plan> {
+        loop {
+            if let Some(plan) = self.plan.get() {
+                return Ok(plan);
+            }
+            if let Some(_building) = Building::begin(self) {
+                if let Some(plan) = self.plan.get() {
+                    return Ok(plan);
+                }
+                return self.keep(Plan::new(&self.table, self.mode, self.seed, attend)?);
+            }
+            attend()?;
+        }
+    }
+
+    fn keep(&self, plan: Plan) -> Result<&Plan> {
+        // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
+        let _ = self.plan.set(plan);
+        self.plan.get().ok_or_else(|| Error::internal("a plan just set is not there"))
     }
 
     /// Scratch shared by everybody who fetches for this dataset.
     pub fn fetchers(&self) -> &Arc<FetcherShelf> {
         &self.fetchers
+    }
+}
+
+/// How long to wait for another thread's plan between two looks for signals.
+const WAIT_SLICE: Duration = Duration::from_millis(20);
+
+/// The right to work out the order, held by one thread.
+struct Building<'a> {
+    snapshot: &'a Snapshot,
+}
+
+impl<'a> Building<'a> {
+    /// Takes the right, or waits a moment for the thread that has it.
+    fn begin(snapshot: &'a Snapshot) -> Option<Self> {
+        let process = fork_gate::process();
+        let mut builder = snapshot.builder.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread of the process that forked this one will never finish here.
+        if *builder != Some(process) {
+            *builder = Some(process);
+            return Some(Self { snapshot });
+        }
+        drop(snapshot.built.wait_timeout(builder, WAIT_SLICE));
+        None
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        *self.snapshot.builder.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.snapshot.built.notify_all();
     }
 }

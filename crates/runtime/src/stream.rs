@@ -161,6 +161,8 @@ impl Stream {
         if !self.one_by_one.is_empty() {
             return self.next_alone().map(Some);
         }
+        // Workers find the order ready: no block waits for it where signals are not seen.
+        fork_gate::with_breaks(attend, |check| self.snapshot.prepare(check).map(drop))?;
         self.schedule();
         let Some(slot) = self.pending.front().map(Arc::clone) else { return Ok(None) };
         let block = match self.wait(&slot, attend)? {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use dataset_rt_storage::format::codec::{Compression, train_dictionary};
 use dataset_rt_storage::format::schema::StoredSchema;
@@ -24,6 +25,9 @@ use crate::fork_gate;
 use crate::profile::{Profile, Stage};
 use crate::queue::{BoundedQueue, ItemSize, QueueBound};
 use crate::stream::panic_error;
+
+/// How long the end of a write is waited for between two looks for signals.
+const WAIT_SLICE: Duration = Duration::from_millis(50);
 
 /// A write under way.
 pub struct WritePipeline {
@@ -53,6 +57,8 @@ struct Shared {
 struct Encoded {
     groups: BTreeMap<u64, (ItemSize, EncodedGroup)>,
     encoders_left: usize,
+    /// The committer has nothing left to do.
+    is_over: bool,
     failure: Option<Error>,
 }
 
@@ -66,6 +72,13 @@ impl Shared {
         self.lock().failure.get_or_insert(error);
         self.queue.close(true);
         self.arrived.notify_all();
+    }
+
+    /// Waits a moment for the committer to end; false when it has not.
+    fn is_over_soon(&self) -> bool {
+        let encoded = self.lock();
+        let waited = self.arrived.wait_timeout_while(encoded, WAIT_SLICE, |e| !e.is_over);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_over
     }
 
     fn failure(&self) -> Option<Error> {
@@ -178,7 +191,12 @@ impl WritePipeline {
         let shared = Arc::clone(&self.shared);
         let committer = std::thread::Builder::new()
             .name("dataset-rt-commit".to_owned())
-            .spawn(move || commit_all(&shared, writer))
+            .spawn(move || {
+                let writer = commit_all(&shared, writer);
+                shared.lock().is_over = true;
+                shared.arrived.notify_all();
+                writer
+            })
             .map_err(|e| {
                 self.shared.queue.close(true);
                 spawn_failed(e)
@@ -187,13 +205,17 @@ impl WritePipeline {
         Ok(())
     }
 
-    /// Waits for all groups and publishes the cache.
+    /// Waits for all groups and publishes the cache. `attend` is called several times a second
+    /// until the last group is written; publishing itself is one step that nobody interrupts.
     ///
     /// # Errors
-    /// The first failure of any stage; nothing is published then.
-    pub fn publish(mut self, identity: Identity) -> Result<PublishedCache> {
-        self.check_process()?;
-        self.shared.queue.close(false);
+    /// The first failure of any stage, or what `attend` returned; nothing is published then.
+    pub fn publish(
+        mut self,
+        identity: Identity,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<PublishedCache> {
+        self.finish_groups(attend)?;
         let writer = self.join();
         if let Some(error) = self.shared.failure() {
             return Err(error);
@@ -205,20 +227,38 @@ impl WritePipeline {
 
     /// Commits what was pushed and ends unpublished: a resumable write keeps the shards that this
     /// finishes. For a source that failed; dropping the pipeline instead ends it at once.
-    pub fn settle(mut self) {
-        if self.check_process().is_ok() {
-            self.shared.queue.close(false);
-            drop(self.join());
-        }
+    ///
+    /// # Errors
+    /// What `attend` returned.
+    pub fn settle(mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.finish_groups(attend)
     }
 
-    /// Ends all threads; the writer comes back unless it was dropped by a failure.
+    /// Lets the committer end behind the last group pushed.
+    fn finish_groups(&mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.check_process()?;
+        self.shared.queue.close(false);
+        while self.running.as_ref().is_some_and(|running| !running.committer.is_finished())
+            && !self.shared.is_over_soon()
+        {
+            attend()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the committer; the writer comes back unless it was dropped by a failure. After a
+    /// failure encoders may still be busy with a last group: they touch nothing but their memory,
+    /// and nobody waits for them.
     fn join(&mut self) -> Option<CacheWriter> {
         let Some(running) = self.running.take() else { return self.writer.take() };
+        let writer = running.committer.join().ok().flatten();
+        let has_failed = self.shared.failure().is_some();
         for encoder in running.encoders {
-            let _ = encoder.join();
+            if !has_failed || encoder.is_finished() {
+                let _ = encoder.join();
+            }
         }
-        running.committer.join().ok().flatten()
+        writer
     }
 }
 

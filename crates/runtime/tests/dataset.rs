@@ -54,7 +54,7 @@ fn write(parent: &Path, name: &str, workers: usize, fail_at: Option<u64>) -> Res
     for group in groups {
         pipeline.push(&schema, group, &mut || Ok(()))?;
     }
-    pipeline.publish(Identity::default()).map(|published| published.path)
+    pipeline.publish(Identity::default(), &mut || Ok(())).map(|published| published.path)
 }
 
 fn open(paths: &[PathBuf], mode: Mode, workers: usize, ahead: u64) -> Result<Dataset> {
@@ -67,7 +67,7 @@ fn open(paths: &[PathBuf], mode: Mode, workers: usize, ahead: u64) -> Result<Dat
         verify: true,
         io: IoMode::Auto,
     };
-    Dataset::open(paths, options, Arc::new(WorkerPool::new(workers)))
+    Dataset::open(paths, options, Arc::new(WorkerPool::new(workers)), &mut || Ok(()))
 }
 
 type Seen = Vec<std::result::Result<(u64, u64, Vec<u8>), Kind>>;
@@ -155,13 +155,16 @@ fn a_cache_is_reused_only_for_the_same_claim() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");
     let plain = SourceClaim::default();
-    assert_eq!(decide(&path, &plain, OnStale::Error, false), Ok(Decision::Write));
+    assert_eq!(decide(&path, &plain, OnStale::Error, false, &mut || Ok(())), Ok(Decision::Write));
     write(root.path(), "a", 1, None).unwrap();
     let reuse = Ok(Decision::Reuse { samples: ROWS });
-    assert_eq!(decide(&path, &plain, OnStale::Error, true), reuse);
+    assert_eq!(decide(&path, &plain, OnStale::Error, true, &mut || Ok(())), reuse);
     let other = SourceClaim { fingerprint: Some("v2".into()), schema: None };
-    let refused = decide(&path, &other, OnStale::Error, false).unwrap_err();
+    let refused = decide(&path, &other, OnStale::Error, false, &mut || Ok(())).unwrap_err();
     assert!(refused.message().contains("v2"), "{refused}");
-    assert_eq!(decide(&path, &other, OnStale::Rewrite, false), Ok(Decision::Replace));
-    assert_eq!(decide(&path, &other, OnStale::Reuse, false), reuse);
+    assert_eq!(
+        decide(&path, &other, OnStale::Rewrite, false, &mut || Ok(())),
+        Ok(Decision::Replace)
+    );
+    assert_eq!(decide(&path, &other, OnStale::Reuse, false, &mut || Ok(())), reuse);
 }

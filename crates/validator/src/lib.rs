@@ -8,4 +8,6 @@
 pub mod cache;
 pub mod table;
 
-pub use cache::{Finding, Level, RULES, Report, Rule, Severity, verify_cache};
+pub use cache::{
+    Finding, Level, RULES, Report, Rule, Severity, verify_cache, verify_cache_attended,
+};

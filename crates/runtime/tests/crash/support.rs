@@ -125,7 +125,7 @@ pub fn run(store: &Arc<dyn Store>, parent: &Path, content: Content, resume: Resu
     let path = parent.join(NAME);
     let claim = SourceClaim { fingerprint: Some(content.fingerprint()), schema: None };
     loop {
-        let mode = match decide(&path, &claim, OnStale::Rewrite, false)? {
+        let mode = match decide(&path, &claim, OnStale::Rewrite, false, &mut || Ok(()))? {
             Decision::Reuse { .. } => return Ok(()),
             Decision::Write => WriteMode::New,
             Decision::Replace => WriteMode::Replace,

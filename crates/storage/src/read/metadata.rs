@@ -29,6 +29,17 @@ impl Cache {
     /// # Errors
     /// `Corrupt` when the file is damaged or not what the manifest says.
     pub fn metadata_batches(&self) -> Result<Vec<RecordBatch>> {
+        self.metadata_batches_attended(&mut || Ok(()))
+    }
+
+    /// [`Cache::metadata_batches`], calling `attend` before every batch; its error ends the pass.
+    ///
+    /// # Errors
+    /// As [`Cache::metadata_batches`], or what `attend` returned.
+    pub fn metadata_batches_attended(
+        &self,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<RecordBatch>> {
         if let Some(batches) = self.metadata_batches.get() {
             return Ok(batches.clone());
         }
@@ -39,7 +50,10 @@ impl Cache {
         let batches = table
             .batches
             .iter()
-            .map(|layout| read_batch(&self.metadata, &table.schema, layout, u64::MAX))
+            .map(|layout| {
+                attend()?;
+                read_batch(&self.metadata, &table.schema, layout, u64::MAX)
+            })
             .collect::<Result<Vec<_>>>()?;
         self.metadata.check_unchanged()?;
         // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.

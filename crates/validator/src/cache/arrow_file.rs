@@ -36,6 +36,7 @@ pub(super) fn check_structure(
     path: &Path,
     manifest: &Manifest,
     report: &mut Report,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Option<ArrowFiles>> {
     let stored = manifest.schema()?;
     let dictionary = manifest.dictionary.as_ref().map(|file| file.blake3.as_str());
@@ -49,12 +50,12 @@ pub(super) fn check_structure(
     let mut shards = Vec::new();
     for shard in &manifest.shards {
         let expected = Expected { schema: &shard_schema, rows: shard.rows, body };
-        shards.push(open(path, &shard.path, &expected, report)?);
+        shards.push(open(path, &shard.path, &expected, report, attend)?);
     }
     let rows = if stored.columns().is_empty() { 0 } else { manifest.samples_total };
     let schema = stored.metadata_schema();
     let expected = Expected { schema: &schema, rows, body: BodyKind::None };
-    let metadata = open(path, METADATA_FILE, &expected, report)?;
+    let metadata = open(path, METADATA_FILE, &expected, report, attend)?;
     let shards: Option<Vec<ArrowFile>> = shards.into_iter().collect();
     Ok(shards.zip(metadata).map(|(shards, metadata)| ArrowFiles { shards, metadata }))
 }
@@ -71,6 +72,7 @@ fn open(
     name: &str,
     expected: &Expected<'_>,
     report: &mut Report,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Option<ArrowFile>> {
     let file = ReadFile::open(&path.join(name), IoMode::Pread)?;
     let layout = match footer(&file) {
@@ -97,6 +99,7 @@ fn open(
     }
     let mut batches = Vec::new();
     for (number, place) in layout.batches.iter().enumerate() {
+        attend()?;
         match batch(&file, place, &layout, number, name, expected.body, report) {
             Some(batch) => batches.push(batch),
             None => is_right = false,

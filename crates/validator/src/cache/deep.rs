@@ -28,6 +28,7 @@ pub(super) fn check_rows(
     manifest: &Manifest,
     files: ArrowFiles,
     report: &mut Report,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     let dictionary = match &manifest.dictionary {
         Some(_) => Some(read_file(&path.join(DICTIONARY_FILE), DICTIONARY_BYTES_MAX)?),
@@ -60,6 +61,7 @@ pub(super) fn check_rows(
             if report.is_full() {
                 return Ok(());
             }
+            attend()?;
             rows.check_batch(shard, batch, report)?;
         }
     }

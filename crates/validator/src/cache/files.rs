@@ -56,6 +56,7 @@ pub(super) fn check_digests(
     manifest: &Manifest,
     is_whole: &[bool],
     report: &mut Report,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     let mut leaves: Vec<Option<Vec<Digest>>> = Vec::new();
     for (file, whole) in all_files(manifest).into_iter().zip(is_whole) {
@@ -68,6 +69,7 @@ pub(super) fn check_digests(
         let mut bytes = vec![0; READ_BYTES];
         let mut offset = 0;
         while offset < file.size_bytes {
+            attend()?;
             let len = (file.size_bytes - offset).min(READ_BYTES as u64) as usize;
             let piece = bytes.get_mut(..len).unwrap_or_default();
             opened.read_at(offset, piece)?;
@@ -83,7 +85,7 @@ pub(super) fn check_digests(
         }
         leaves.push(matches.then_some(digest.leaves));
     }
-    check_leaves(path, manifest, &leaves, report)
+    check_leaves(path, manifest, &leaves, report, attend)
 }
 
 fn check_leaves(
@@ -91,6 +93,7 @@ fn check_leaves(
     manifest: &Manifest,
     leaves: &[Option<Vec<Digest>>],
     report: &mut Report,
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     // The last entry is digests.bin itself: without it, or with a wrong one, F01 to F03 said so.
     let Some(Some(_)) = leaves.last() else { return Ok(()) };
@@ -104,6 +107,7 @@ fn check_leaves(
     let names: Vec<&str> = manifest.verified_files().map(|file| file.path).collect();
     for (number, (expected, name)) in leaves.iter().zip(names).enumerate() {
         let (Some(expected), Some(start)) = (expected, layout.start(number)) else { continue };
+        attend()?;
         let mut found = vec![0; expected.len() * 32];
         file.read_at(start, &mut found)?;
         for (block, (expected, found)) in expected.iter().zip(found.as_chunks().0).enumerate() {

@@ -16,4 +16,4 @@ mod verify;
 
 pub use report::{Finding, Report, Severity};
 pub use rules::{RULES, Rule};
-pub use verify::{Level, verify_cache};
+pub use verify::{Level, verify_cache, verify_cache_attended};

@@ -50,6 +50,18 @@ impl Level {
 /// `NotFound` when there is no cache, `Unsupported` for another format version, and what keeps
 /// files from being read at all. Everything else is a finding.
 pub fn verify_cache(path: &Path, level: Level) -> Result<Report> {
+    verify_cache_attended(path, level, &mut || Ok(()))
+}
+
+/// [`verify_cache`], calling `attend` many times a second; its error ends the check.
+///
+/// # Errors
+/// As [`verify_cache`], or what `attend` returned.
+pub fn verify_cache_attended(
+    path: &Path,
+    level: Level,
+    attend: &mut dyn FnMut() -> Result<()>,
+) -> Result<Report> {
     let mut report = Report::new(path.display().to_string(), level.as_str());
     let bytes = match read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX) {
         Ok(bytes) => bytes,
@@ -74,13 +86,13 @@ pub fn verify_cache(path: &Path, level: Level) -> Result<Report> {
     let Some(manifest) = check_manifest(&bytes, &mut report)? else { return Ok(report) };
     let is_whole = check_sizes(path, &manifest, &mut report)?;
     if level >= Level::Full {
-        check_digests(path, &manifest, &is_whole, &mut report)?;
+        check_digests(path, &manifest, &is_whole, &mut report, attend)?;
     }
     if is_whole.iter().all(|whole| *whole) {
         check_index_header(path, &manifest, &mut report)?;
-        let files = check_structure(path, &manifest, &mut report)?;
+        let files = check_structure(path, &manifest, &mut report, attend)?;
         if let (Level::Deep, Some(files)) = (level, files) {
-            check_rows(path, &manifest, files, &mut report)?;
+            check_rows(path, &manifest, files, &mut report, attend)?;
         }
     }
     Ok(report)

@@ -52,13 +52,15 @@ pub struct CacheColumns<'a> {
 /// # Errors
 /// `InvalidInput` at the first fault, naming column, row (0-based, in the whole table), expected
 /// and found value and the way out; `Unsupported` above 2^32 - 1 rows and for such types;
-/// `Internal` when `caches` are not what `schema` says.
+/// `Internal` when `caches` are not what `schema` says. `attend` is called many times a second; its
+/// error ends the check.
 pub fn check_table(
     table_schema: &SchemaRef,
     table: &[RecordBatch],
     schema: &StoredSchema,
     caches: &[CacheColumns<'_>],
     edited: &[String],
+    attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<CheckedTable> {
     let columns = Columns::find(table_schema, schema, edited)?;
     let sources = Sources::new(caches, schema)?;
@@ -70,7 +72,7 @@ pub fn check_table(
     let mut chunks = Vec::with_capacity(table.len());
     for batch in table.iter().filter(|batch| batch.num_rows() > 0) {
         check_batch_types(table_schema, batch)?;
-        chunks.push(check.chunk(batch, first_row, &mut ordinals)?);
+        chunks.push(check.chunk(batch, first_row, &mut ordinals, attend)?);
         first_row += batch.num_rows();
     }
     Ok(CheckedTable::new(output, chunks, ordinals.finish(), edited.to_vec()))
@@ -128,7 +130,9 @@ impl Check<'_> {
         batch: &RecordBatch,
         first_row: usize,
         ordinals: &mut OrdinalsSoFar,
+        attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<CheckedChunk> {
+        attend()?;
         let chunk = Chunk {
             check: self,
             batch,
@@ -141,10 +145,11 @@ impl Check<'_> {
             )?,
         };
         let weights = weight_column(batch.column(self.columns.weight), first_row)?;
-        let stored = chunk.stored_columns()?;
+        let stored = chunk.stored_columns(attend)?;
         let mut found = Vec::new();
         for start in (0..batch.num_rows()).step_by(SLICE_ROWS) {
             let end = batch.num_rows().min(start + SLICE_ROWS);
+            attend()?;
             found.clear();
             let runs = chunk.runs(start..end, &mut found)?;
             ordinals.extend(&found);
@@ -180,8 +185,9 @@ impl Chunk<'_> {
         sources.runs(&self.cache_ids, &self.sample_ids, rows, self.first_row, ordinals)
     }
 
-    fn stored_columns(&self) -> Result<Vec<ArrayRef>> {
+    fn stored_columns(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Vec<ArrayRef>> {
         let convert = |(ordinal, (column, part)): (usize, (&StoredColumn, &StoredPart))| {
+            attend()?;
             let array = self.batch.column(part.position);
             let converted = match part.conversion.apply(column, array)? {
                 Converted::Column(converted) => converted,

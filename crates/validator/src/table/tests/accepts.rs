@@ -13,8 +13,15 @@ use crate::table::CacheOrdinals;
 fn the_default_table_passes_and_leads_back_to_every_sample() {
     let caches = Caches::new();
     let table = whole_table(&schema(), &caches.columns()).unwrap();
-    let checked =
-        check_table(table.schema(), table.batches(), &schema(), &caches.columns(), &[]).unwrap();
+    let checked = check_table(
+        table.schema(),
+        table.batches(),
+        &schema(),
+        &caches.columns(),
+        &[],
+        &mut || Ok(()),
+    )
+    .unwrap();
     assert_eq!(checked.rows(), 340);
     assert_eq!(checked.batches(), table.batches());
     let last = checked.row(339).unwrap();
@@ -34,7 +41,8 @@ fn stored_buffers_are_shared_with_the_cache_and_the_table() {
     let table = whole_table(&schema(), &columns[..1]).unwrap();
     assert_eq!(table.caches(), CacheOrdinals::One(0));
     let checked =
-        check_table(table.schema(), table.batches(), &schema(), &columns[..1], &[]).unwrap();
+        check_table(table.schema(), table.batches(), &schema(), &columns[..1], &[], &mut || Ok(()))
+            .unwrap();
     for (own, mine) in caches.0[0].iter().zip(checked.batches()) {
         let (own, mine) = (own.column(2).as_string::<i64>(), mine.column(4).as_string::<i64>());
         assert_eq!(own.value_data().as_ptr(), mine.value_data().as_ptr());
@@ -192,6 +200,7 @@ fn caches_without_stored_columns_work() {
         RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
     let caches = [CacheColumns { cache_id: 1, rows: 3, batches: &[batch] }];
     let table = whole_table(&empty, &caches).unwrap();
-    let checked = check_table(table.schema(), table.batches(), &empty, &caches, &[]).unwrap();
+    let checked =
+        check_table(table.schema(), table.batches(), &empty, &caches, &[], &mut || Ok(())).unwrap();
     assert_eq!((checked.rows(), checked.schema().fields().len()), (3, 3));
 }

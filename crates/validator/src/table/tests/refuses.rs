@@ -231,7 +231,8 @@ fn caches_that_are_not_what_the_schema_says_are_our_own_fault() {
     let whole = caches.whole();
     let mut columns = caches.columns();
     columns[1].cache_id = 17;
-    let twice = check_table(whole.schema_ref(), &[], &schema(), &columns, &[]).unwrap_err();
+    let twice =
+        check_table(whole.schema_ref(), &[], &schema(), &columns, &[], &mut || Ok(())).unwrap_err();
     assert_eq!(twice.kind(), Kind::Internal);
     let mut columns = caches.columns();
     columns[0].rows = 251;
