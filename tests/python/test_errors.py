@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import QUIET, ListSource, numbered, opened, refusal, run_script
+from conftest import QUIET, ListSource, numbered, opened, put, refusal, run_script, sealed
 
 import dataset_rt as drt
 from dataset_rt import _native
@@ -110,17 +110,38 @@ def test_a_panic_prints_no_rust_backtrace():
     assert run_script(script) == "caught\n"
 
 
-def test_a_newer_format_is_unsupported_with_both_versions(cache):
-    manifest = cache / "manifest.json"
-    text = manifest.read_text()
-    version = _native.FORMAT_VERSION
-    newer = text.replace(f'"format_version":{version}', f'"format_version":{version + 1}', 1)
-    newer = newer.replace(f'"format_version": {version}', f'"format_version": {version + 1}', 1)
+def with_another_version(cache):
+    text = (cache / "manifest.json").read_text()
+    newer = text.replace('"format_version": 0', '"format_version": 41', 1)
     assert newer != text, "the manifest does not carry its version under this name"
-    manifest.write_text(newer)
-    error = raised_by(lambda: drt.open_cache(cache))
-    assert isinstance(error, drt.UnsupportedError)
-    assert str(version + 1) in str(error)
+    return newer
+
+
+@pytest.mark.parametrize("validate_cache", [False, True])
+def test_a_newer_format_is_unsupported_with_both_versions(runtime, cache, validate_cache):
+    put(cache / "manifest.json", sealed(with_another_version(cache)).encode())
+    for face in (
+        lambda: drt.open_cache(cache),
+        lambda: opened(runtime, cache, validate_cache=validate_cache),
+    ):
+        error = raised_by(face)
+        assert type(error) is drt.UnsupportedError
+        assert "version 41" in str(error)
+        assert f"version {_native.FORMAT_VERSION};" in str(error)
+    (finding,) = drt.verify_cache(cache).findings
+    assert (finding.rule, finding.place) == ("M01", "format_version")
+    assert "version 41" in finding.found
+
+
+@pytest.mark.parametrize("validate_cache", [False, True])
+def test_a_damaged_version_number_is_damage(runtime, cache, validate_cache):
+    put(cache / "manifest.json", with_another_version(cache).encode())
+    error = raised_by(lambda: opened(runtime, cache, validate_cache=validate_cache))
+    assert type(error) is drt.CorruptError
+    assert "manifest.json" in str(error)
+    assert "digest differs" in str(error)
+    (finding,) = drt.verify_cache(cache).findings
+    assert finding.rule == "M02"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -155,13 +155,15 @@ impl Manifest {
         Ok(text.into_bytes())
     }
 
-    /// Reads and checks the bytes of `manifest.json`: version, self-digest, structure, ranges.
+    /// Reads and checks the bytes of `manifest.json`: format, self-digest, version, structure,
+    /// ranges. The digest comes before the version: a damaged version is damage, not an upgrade.
     ///
     /// # Errors
     /// `Unsupported` for another format version, `Corrupt` for everything else that is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        Self::check_version(bytes)?;
+        let version = Self::stated_version(bytes)?;
         Self::check_self_digest(bytes)?;
+        Self::check_version(version)?;
         Self::decode_fields(bytes)
     }
 
@@ -175,11 +177,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The first step of [`Manifest::decode`]: JSON of this format and version.
+    /// The first step of [`Manifest::decode`]: JSON of this format. Gives the version it states,
+    /// which means nothing before the digest was checked.
     ///
     /// # Errors
-    /// `Unsupported` for another version, `Corrupt` otherwise.
-    pub fn check_version(bytes: &[u8]) -> Result<()> {
+    /// `Corrupt` for anything else.
+    pub fn stated_version(bytes: &[u8]) -> Result<u64> {
         #[derive(Deserialize)]
         struct Header {
             format: String,
@@ -194,11 +197,18 @@ impl Manifest {
             let found: String = header.format.chars().take(40).collect();
             return Err(corrupt(&format!("format is {found:?}; expected {FORMAT_NAME:?}")));
         }
-        if header.format_version != FORMAT_VERSION {
+        Ok(header.format_version)
+    }
+
+    /// The third step of [`Manifest::decode`]: this release reads that version.
+    ///
+    /// # Errors
+    /// `Unsupported` naming both versions.
+    pub fn check_version(version: u64) -> Result<()> {
+        if version != FORMAT_VERSION {
             return Err(Error::unsupported(format!(
-                "cache has format version {}; this release reads version {FORMAT_VERSION}; upgrade \
-             dataset_rt or rebuild the cache",
-                header.format_version
+                "cache has format version {version}; this release reads version \
+                 {FORMAT_VERSION}; upgrade dataset_rt or rebuild the cache"
             )));
         }
         Ok(())
@@ -222,7 +232,7 @@ impl Manifest {
         let found = hasher.finalize().to_hex();
         if found.as_bytes() != written {
             return Err(corrupt(&format!(
-                "its digest is {found}; expected {}",
+                "its digest differs: found {found}, expected {}",
                 String::from_utf8_lossy(written)
             )));
         }
@@ -375,13 +385,14 @@ mod tests {
     #[test]
     fn every_changed_byte_and_every_truncation_is_refused() {
         let bytes = sample().encode().unwrap();
+        let kind = |bytes: &[u8]| Manifest::decode(bytes).map(drop).map_err(|e| e.kind());
         for i in 0..bytes.len() {
             for flip in [1, 0x20, 0x80] {
                 let mut damaged = bytes.clone();
                 damaged[i] ^= flip;
-                assert!(Manifest::decode(&damaged).is_err(), "byte {i} flip {flip}");
+                assert_eq!(kind(&damaged), Err(Kind::Corrupt), "byte {i} flip {flip}");
             }
-            assert!(Manifest::decode(&bytes[..i]).is_err(), "cut at {i}");
+            assert_eq!(kind(&bytes[..i]), Err(Kind::Corrupt), "cut at {i}");
         }
         let mut longer = bytes.clone();
         longer.push(b'\n');
@@ -395,6 +406,26 @@ mod tests {
         let error = Manifest::decode(&manifest.encode().unwrap()).unwrap_err();
         assert_eq!(error.kind(), Kind::Unsupported);
         assert!(error.message().contains("version 9"), "{error}");
+        assert!(error.message().contains("version 0"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_version_is_damage_and_names_the_digest() {
+        let text = String::from_utf8(sample().encode().unwrap()).unwrap();
+        let damaged = text.replace("\"format_version\": 0", "\"format_version\": 1");
+        assert_ne!(damaged, text);
+        let error = Manifest::decode(damaged.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt);
+        assert!(error.message().contains("digest differs"), "{error}");
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_not_looked_at() {
+        let body = "{\n  \"format\": \"dataset_rt\",\n  \"format_version\": 7,\n  \"tables\": []";
+        let seal = |digest: &str| format!("{body},{SELF_DIGEST_KEY}{digest}{SELF_DIGEST_END}");
+        let digest = blake3::hash(seal(&"0".repeat(64)).as_bytes()).to_hex();
+        let error = Manifest::decode(seal(&digest).as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     }
 
     #[test]
