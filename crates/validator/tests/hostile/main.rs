@@ -9,6 +9,7 @@
 
 mod craft;
 mod fixtures;
+mod memory;
 
 use std::collections::BTreeSet;
 use std::fs;
