@@ -102,6 +102,27 @@ fn raw_lengths_that_lie_are_refused_in_every_compression() {
 }
 
 #[test]
+fn a_length_that_no_frame_can_hold_is_refused_before_anything_is_sized_by_it() {
+    for algo in [Algo::Lz4, Algo::Zstd] {
+        let compression = compression(algo, Scope::Payload);
+        let written = write(&Plan { payload_bytes: 300, compression, ..Plan::default() });
+        let record = written.open(&MAPPED).locate(3).unwrap().record;
+        let IndexRecord::FileRange { offset, stored_len, .. } = record else {
+            panic!("payload scope has file ranges");
+        };
+        set_record(
+            &written,
+            3,
+            IndexRecord::FileRange { offset, stored_len, raw_len: i32::MAX as u32 },
+        );
+        forge(&written.path(), |manifest| manifest.payload_bytes_total = u64::MAX);
+        let cache = written.open(&MAPPED);
+        assert_corrupt(&cache.locate(3).unwrap_err(), "more than they can hold");
+        assert!(cache.locate(2).is_ok());
+    }
+}
+
+#[test]
 fn batch_records_that_lie_are_refused() {
     for algo in [Algo::Lz4, Algo::Zstd] {
         let compression = compression(algo, Scope::Buffer);
