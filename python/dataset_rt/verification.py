@@ -89,12 +89,14 @@ def verify_cache(path: AnyPath, level: VerificationLevel = "quick") -> Verificat
             `"deep"` every cross-reference and value besides.
 
     Returns:
-        The report. A damaged cache is a report with findings, not an exception.
+        The report. Whatever is wrong with an existing cache is a finding, not an exception:
+        damage, files that cannot be read, a newer format.
 
     Raises:
         TypeError: `path` is no path.
         InvalidInputError: `level` is none of the three.
-        NotFoundError: There is nothing at `path`.
+        NotFoundError: There is no cache at `path`.
+        ExhaustedError: Memory or file descriptors ran out meanwhile.
 
     Example:
         >>> verify_cache(cache, level="deep").ok

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from plain_blake3 import blake3
 
 import dataset_rt as drt
 
@@ -77,6 +78,13 @@ def directory_digest(path):
         for file in sorted(Path(path).rglob("*"))
         if file.is_file()
     }
+
+
+def sealed(text):
+    """A manifest with the digest of its own that belongs to it."""
+    end = '"\n}\n'
+    blank = text[: -len(end) - 64] + "0" * 64 + end
+    return blank[: -len(end) - 64] + blake3(blank.encode()) + end
 
 
 def run_script(script, *arguments, seconds=60):

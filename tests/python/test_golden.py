@@ -1,10 +1,13 @@
 """Caches of format version 0 stay readable, and the writer still makes the same bytes."""
 
 import importlib.util
+import json
 import math
 from pathlib import Path
 
 import pytest
+from conftest import sealed
+from plain_blake3 import blake3
 
 from dataset_rt import ReaderConfig, open_cache, open_dataset, verify_cache
 
@@ -34,6 +37,17 @@ def test_a_golden_cache_holds_what_it_was_made_of(name):
         assert list(sample.metadata) == list(metadata)
         for key, value in metadata.items():
             assert same(sample.metadata[key], value), key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_digests_of_a_golden_cache_are_plain_blake3(name):
+    found = files(make.ROOT / name)
+    text = found["manifest.json"].decode()
+    assert sealed(text) == text
+    manifest = json.loads(text)
+    named = [manifest[key] for key in ("metadata", "index", "dictionary", "digests")]
+    for entry in [*manifest["shards"], *filter(None, named)]:
+        assert blake3(found[entry["path"]]) == entry["blake3"], entry["path"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -373,9 +373,10 @@ pub fn refuse_damaged(path: &Path, attend: &mut dyn FnMut() -> Result<()>) -> Re
     let report = verify_cache_attended(path, Level::Deep, attend)?;
     match report.first_error() {
         None => Ok(()),
-        Some(finding) => Err(Error::corrupt(format!(
-            "{}: verification found {finding}; rebuild the cache",
-            path.display()
-        ))),
+        Some(finding) => {
+            let advice = if finding.kind == Kind::Corrupt { "; rebuild the cache" } else { "" };
+            let text = format!("{}: verification found {finding}{advice}", path.display());
+            Err(Error::new(finding.kind, text))
+        }
     }
 }

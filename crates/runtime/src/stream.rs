@@ -91,8 +91,15 @@ impl Slot {
 }
 
 fn load_caught(snapshot: &Snapshot, positions: Range<u64>, budget_bytes: u64) -> Result<Block> {
-    catch_unwind(AssertUnwindSafe(|| Block::load(snapshot, positions, budget_bytes)))
-        .unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
+    caught(|| Block::load(snapshot, positions, budget_bytes))
+}
+
+/// Runs `work`; a panic becomes an `Internal` error.
+///
+/// # Errors
+/// Those of `work`.
+fn caught<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
 }
 
 /// The error a panic becomes; it never reaches a user as a panic.
@@ -248,5 +255,40 @@ pub fn check_process(pid: u32) -> Result<()> {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use dataset_rt_storage::Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_job_of_a_worker_arrives_as_an_error_to_report() {
+        let pool = WorkerPool::new(1);
+        let (outcomes, arrived) = mpsc::channel();
+        for number in 0..3 {
+            let outcomes = outcomes.clone();
+            pool.submit(move || {
+                let outcome = caught(|| match number {
+                    0 => panic!("a fixed text"),
+                    1 => panic!("job {number}"),
+                    _ => Ok(number),
+                });
+                outcomes.send(outcome).unwrap();
+            });
+        }
+        drop(outcomes);
+        let arrived: Vec<Result<i32>> = arrived.iter().collect();
+        for (outcome, text) in arrived.iter().zip(["a fixed text", "job 1"]) {
+            let error = outcome.as_ref().unwrap_err();
+            assert_eq!(error.kind(), Kind::Internal);
+            assert!(error.message().contains(text), "{error}");
+            assert!(error.message().contains("please report it"), "{error}");
+        }
+        assert_eq!(arrived[2], Ok(2), "the worker lives on");
     }
 }

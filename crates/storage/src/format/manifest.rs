@@ -181,13 +181,15 @@ impl Manifest {
         Ok(text.into_bytes())
     }
 
-    /// Reads and checks the bytes of `manifest.json`: version, self-digest, structure, ranges.
+    /// Reads and checks the bytes of `manifest.json`: format, self-digest, version, structure,
+    /// ranges. The digest comes before the version: a damaged version is damage, not an upgrade.
     ///
     /// # Errors
     /// `Unsupported` for another format version, `Corrupt` for everything else that is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        Self::check_version(bytes)?;
+        let version = Self::stated_version(bytes)?;
         Self::check_self_digest(bytes)?;
+        Self::check_version(version)?;
         Self::decode_fields(bytes)
     }
 
@@ -201,11 +203,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The first step of [`Manifest::decode`]: JSON of this format and version.
+    /// The first step of [`Manifest::decode`]: JSON of this format. Gives the version it states,
+    /// which means nothing before the digest was checked.
     ///
     /// # Errors
-    /// `Unsupported` for another version, `Corrupt` otherwise.
-    pub fn check_version(bytes: &[u8]) -> Result<()> {
+    /// `Corrupt` for anything else.
+    pub fn stated_version(bytes: &[u8]) -> Result<u64> {
         #[derive(Deserialize)]
         struct Header {
             format: String,
@@ -220,11 +223,18 @@ impl Manifest {
             let found: String = header.format.chars().take(40).collect();
             return Err(corrupt(&format!("format is {found:?}; expected {FORMAT_NAME:?}")));
         }
-        if header.format_version != FORMAT_VERSION {
+        Ok(header.format_version)
+    }
+
+    /// The third step of [`Manifest::decode`]: this release reads that version.
+    ///
+    /// # Errors
+    /// `Unsupported` naming both versions.
+    pub fn check_version(version: u64) -> Result<()> {
+        if version != FORMAT_VERSION {
             return Err(Error::unsupported(format!(
-                "cache has format version {}; this release reads version {FORMAT_VERSION}; upgrade \
-             dataset_rt or rebuild the cache",
-                header.format_version
+                "cache has format version {version}; this release reads version \
+                 {FORMAT_VERSION}; upgrade dataset_rt or rebuild the cache"
             )));
         }
         Ok(())
@@ -248,7 +258,7 @@ impl Manifest {
         let found = hasher.finalize().to_hex();
         if found.as_bytes() != written {
             return Err(corrupt(&format!(
-                "its digest is {found}; expected {}",
+                "its digest differs: found {found}, expected {}",
                 String::from_utf8_lossy(written)
             )));
         }
@@ -276,6 +286,8 @@ impl Manifest {
         if let Some(dictionary) = &self.dictionary {
             must(dictionary.path == DICTIONARY_FILE, "dictionary.path")?;
             must(dictionary.size_bytes <= DICTIONARY_BYTES_MAX, "dictionary.size_bytes")?;
+            let asked = u64::from(self.compression.dictionary_bytes);
+            must(dictionary.size_bytes <= asked, "a dictionary larger than dictionary_bytes")?;
         }
         for file in self.verified_files() {
             must(from_hex(file.blake3).is_some(), "a file's blake3 is not 64 hex digits")?;
@@ -346,99 +358,4 @@ fn corrupt(what: &str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(crate) fn sample() -> Manifest {
-        let content = [7; 32];
-        let entry = |path: &str, size| FileEntry::new(path, size, &[1; 32]);
-        let mut manifest = Manifest {
-            format: FORMAT_NAME.into(),
-            format_version: FORMAT_VERSION,
-            cache_id: cache_id_of(&content),
-            content_blake3: to_hex(&content),
-            source_name: "train".into(),
-            fingerprint: None,
-            samples_total: 3,
-            payload_bytes_total: 10,
-            columns: vec![ColumnEntry {
-                name: "label".into(),
-                type_text: "int64".into(),
-                nullable: true,
-            }],
-            compression: Compression::default(),
-            block_bytes: BLOCK_BYTES,
-            shards: vec![ShardEntry {
-                path: shard_path(0),
-                size_bytes: 1000,
-                blake3: to_hex(&[2; 32]),
-                rows: 3,
-            }],
-            metadata: entry(METADATA_FILE, 500),
-            index: entry(INDEX_FILE, 64 + 48),
-            dictionary: None,
-            digests: entry(DIGESTS_FILE, 64),
-            provenance: BTreeMap::new(),
-            manifest_blake3: String::new(),
-        };
-        manifest.encode().unwrap();
-        manifest
-    }
-
-    #[test]
-    fn a_manifest_survives() {
-        let mut manifest = sample();
-        let bytes = manifest.encode().unwrap();
-        assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-    }
-
-    #[test]
-    fn every_changed_byte_and_every_truncation_is_refused() {
-        let bytes = sample().encode().unwrap();
-        for i in 0..bytes.len() {
-            for flip in [1, 0x20, 0x80] {
-                let mut damaged = bytes.clone();
-                damaged[i] ^= flip;
-                assert!(Manifest::decode(&damaged).is_err(), "byte {i} flip {flip}");
-            }
-            assert!(Manifest::decode(&bytes[..i]).is_err(), "cut at {i}");
-        }
-        let mut longer = bytes.clone();
-        longer.push(b'\n');
-        assert!(Manifest::decode(&longer).is_err());
-    }
-
-    #[test]
-    fn another_version_is_refused_by_name() {
-        let mut manifest = sample();
-        manifest.format_version = 9;
-        let error = Manifest::decode(&manifest.encode().unwrap()).unwrap_err();
-        assert_eq!(error.kind(), Kind::Unsupported);
-        assert!(error.message().contains("version 9"), "{error}");
-    }
-
-    #[test]
-    fn crafted_manifests_with_a_right_digest_are_refused() {
-        let crafted: [fn(&mut Manifest); 13] = [
-            |m| m.source_name = "../../x".into(),
-            |m| m.cache_id += 1,
-            |m| m.samples_total = 4,
-            |m| m.shards[0].rows = u64::MAX,
-            |m| m.shards[0].path = "../../etc/passwd".into(),
-            |m| m.metadata.path = "/etc/passwd".into(),
-            |m| m.index.size_bytes = 1 << 60,
-            |m| m.digests.size_bytes = 1,
-            |m| m.shards[0].size_bytes = u64::MAX,
-            |m| m.columns[0].type_text = "list<int64>".into(),
-            |m| m.columns[0].name = "weight".into(),
-            |m| m.block_bytes = 0,
-            |m| m.metadata.blake3 = "zz".into(),
-        ];
-        for (i, change) in crafted.iter().enumerate() {
-            let mut manifest = sample();
-            change(&mut manifest);
-            let error = Manifest::decode(&manifest.encode().unwrap()).unwrap_err();
-            assert_eq!(error.kind(), Kind::Corrupt, "{i}");
-        }
-    }
-}
+mod tests;

@@ -43,12 +43,13 @@ pub(super) fn read_header(
 }
 
 /// The whole batch: shared with the mapping where it is not compressed, all offsets and all text
-/// checked. A buffer of variable-width values is refused above `values_bytes_max` raw bytes.
+/// checked. A compressed buffer of variable-width values is refused above `values_left` raw bytes,
+/// which counts down with each of them.
 pub(super) fn read_batch(
     file: &VerifiedFile,
     schema: &SchemaRef,
     layout: &BatchLayout,
-    values_bytes_max: u64,
+    values_left: &mut u64,
 ) -> Result<RecordBatch> {
     let mut ranges = layout.buffers.iter();
     let mut arrays = Vec::with_capacity(schema.fields().len());
@@ -59,8 +60,11 @@ pub(super) fn read_batch(
             .take(roles.len())
             .zip(roles)
             .map(|(range, role)| {
-                let raw_max = role.raw_bytes_max(layout.rows, values_bytes_max);
+                let raw_max = role.raw_bytes_max(layout.rows, *values_left);
                 let buffer = read_buffer(file, range.clone(), layout.compression, raw_max)?;
+                if *role == BufferRole::Values && layout.compression != BodyKind::None {
+                    *values_left = values_left.saturating_sub(buffer.len() as u64);
+                }
                 Ok(role.without_padding(buffer, layout.rows))
             })
             .collect::<Result<Vec<_>>>()?;
@@ -104,14 +108,14 @@ pub(super) enum BufferRole {
 }
 
 impl BufferRole {
-    fn raw_bytes_max(self, rows: u64, values_bytes_max: u64) -> u64 {
+    fn raw_bytes_max(self, rows: u64, values_left: u64) -> u64 {
         // Other writers pad buffers to 64 bytes before they compress them.
         let padded = |bytes: u64| bytes.saturating_add(64);
         match self {
             Self::Validity => padded(rows.div_ceil(8)),
             Self::Offsets => padded(rows.saturating_add(1).saturating_mul(8)),
             Self::Fixed => padded(rows.saturating_mul(8)),
-            Self::Values => padded(values_bytes_max),
+            Self::Values => padded(values_left),
         }
     }
 

@@ -2,6 +2,7 @@
 //! Knows nothing of the payloads themselves.
 
 use super::cache::Cache;
+use super::expansion::payload_bytes_max;
 use super::file::Window;
 use crate::format::index::{
     INDEX_HEADER_BYTES, INDEX_RECORD_BYTES, IndexRecord, encode_header, record_offset,
@@ -96,10 +97,18 @@ impl Cache {
                 file.name()
             )));
         }
-        if !self.manifest.compression.is_per_payload() && stored_len != raw_len {
+        let is_framed = self.manifest.compression.is_per_payload();
+        if !is_framed && stored_len != raw_len {
             return Err(Error::corrupt(format!(
                 "index says that {stored_len} stored bytes are {raw_len} bytes of payload; \
                  expected equal numbers without compression; rebuild the cache"
+            )));
+        }
+        let algo = self.manifest.compression.algo;
+        if is_framed && u64::from(raw_len) > payload_bytes_max(algo, u64::from(stored_len)) {
+            return Err(Error::corrupt(format!(
+                "index says that {stored_len} stored bytes are {raw_len} bytes of payload, more \
+                 than they can hold; rebuild the cache"
             )));
         }
         Ok(())

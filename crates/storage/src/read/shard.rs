@@ -22,17 +22,21 @@ impl Cache {
         let file = &self.shard(number)?.file;
         let schema = self.shard_schema();
         let layout = self.shard_layout(number)?;
-        // Every cell is stored uncompressed in the metadata file, every payload is counted.
-        let values_bytes_max =
-            self.manifest.payload_bytes_total.max(self.manifest.metadata.size_bytes);
+        let expected = self.manifest.shards.get(shard).map_or(0, |entry| entry.rows);
+        // Every cell is stored uncompressed in the metadata file, every payload is counted: all
+        // batches together hold no more values than that.
+        let mut values_left =
+            self.manifest.payload_bytes_total.saturating_add(self.manifest.metadata.size_bytes);
         let mut batches = Vec::with_capacity(layout.batches.len());
         let mut rows = 0_u64;
         for place in &layout.batches {
             let header = read_header(file, place, &schema)?;
             rows = rows.saturating_add(header.rows);
-            batches.push(read_batch(file, &schema, &header, values_bytes_max)?);
+            if rows > expected {
+                break;
+            }
+            batches.push(read_batch(file, &schema, &header, &mut values_left)?);
         }
-        let expected = self.manifest.shards.get(shard).map_or(0, |entry| entry.rows);
         if rows != expected {
             return Err(Error::corrupt(format!(
                 "its batches have {rows} rows; expected {expected}; rebuild the cache; in {}",

@@ -1,4 +1,5 @@
-//! Every row: values, payloads, index records, content digest. One record batch in memory.
+//! Every row: values, payloads, index records, content digest. One record batch of a shard and one
+//! of the metadata in memory, payloads decompressed piece by piece.
 
 use std::path::Path;
 
@@ -9,60 +10,67 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use dataset_rt_storage::format::codec::Decompressor;
 use dataset_rt_storage::format::content::ContentHasher;
 use dataset_rt_storage::format::digest::to_hex;
+use dataset_rt_storage::format::expansion::payload_bytes_max;
 use dataset_rt_storage::format::index::{
     INDEX_RECORD_BYTES, IndexKind, IndexRecord, record_offset,
 };
-use dataset_rt_storage::format::limits::DICTIONARY_BYTES_MAX;
+use dataset_rt_storage::format::limits::{BATCH_BYTES, DICTIONARY_BYTES_MAX};
 use dataset_rt_storage::format::manifest::{
     DICTIONARY_FILE, INDEX_FILE, MANIFEST_FILE, METADATA_FILE, Manifest,
 };
 use dataset_rt_storage::store::{IoMode, ReadFile, read_file};
-use dataset_rt_storage::{Error, Result};
+use dataset_rt_storage::{Error, Kind, Result};
 
-use super::arrow_file::{ArrowFile, ArrowFiles};
+use super::arrow_file::{ArrowFile, ArrowFiles, RawBytesLeft, reserved};
 use super::report::Report;
 
 /// Checks every row of a cache whose structure is right.
 pub(super) fn check_rows(
     path: &Path,
     manifest: &Manifest,
-    files: ArrowFiles,
+    files: &ArrowFiles<'_>,
     report: &mut Report,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
-    let dictionary = match &manifest.dictionary {
-        Some(_) => Some(read_file(&path.join(DICTIONARY_FILE), DICTIONARY_BYTES_MAX)?),
-        None => None,
-    };
     let mut decompressor = None;
     if manifest.compression.is_per_payload() {
-        match Decompressor::new(&manifest.compression, dictionary.as_deref()) {
+        let dictionary = match &manifest.dictionary {
+            Some(_) => read_file(&path.join(DICTIONARY_FILE), DICTIONARY_BYTES_MAX).map(Some),
+            None => Ok(None),
+        };
+        let made = dictionary.and_then(|d| Decompressor::new(&manifest.compression, d.as_deref()));
+        match made {
             Ok(made) => decompressor = Some(made),
             Err(error) => {
                 let expected = "a usable dictionary";
-                report.broken("S03", DICTIONARY_FILE, "", expected, error.message());
-                return Ok(());
+                return report.broken_by(error, "S03", DICTIONARY_FILE, "", expected);
             }
         }
     }
+    let index = match ReadFile::open(&path.join(INDEX_FILE), IoMode::Pread) {
+        Ok(index) => index,
+        Err(error) => return report.unreadable(INDEX_FILE, error),
+    };
+    let Some(metadata) = files.open_metadata(report, attend)? else { return Ok(()) };
     let stored = manifest.schema()?;
     let mut rows = RowCheck {
         manifest,
-        index: ReadFile::open(&path.join(INDEX_FILE), IoMode::Pread)?,
-        metadata: MetadataRows::new(&files.metadata),
+        index,
+        metadata: MetadataRows::new(&metadata),
         decompressor,
         content: Some(ContentHasher::new(&stored)),
         row: 0,
         payload_bytes: 0,
         nullable: stored.columns().iter().map(|column| column.nullable).collect(),
     };
-    for shard in &files.shards {
+    for shard in &manifest.shards {
+        let Some(shard) = files.open_shard(shard, report, attend)? else { return Ok(()) };
         for batch in 0..shard.batches.len() {
             if report.is_full() {
                 return Ok(());
             }
             attend()?;
-            rows.check_batch(shard, batch, report)?;
+            rows.check_batch(&shard, batch, report)?;
         }
     }
     rows.finish(report);
@@ -88,13 +96,17 @@ impl RowCheck<'_> {
         let rows = shard.batches.get(batch).map_or(0, |b| b.rows);
         self.row += rows;
         let at = format!("batch {batch}");
-        let arrays = match shard.arrays(batch) {
+        let left = RawBytesLeft {
+            columns: self.manifest.metadata.size_bytes,
+            payload: self.payload_bytes_left(),
+        };
+        let arrays = match shard.arrays(batch, left) {
             Ok((arrays, bytes)) => {
                 report.bytes_checked += bytes;
                 arrays
             }
             Err(error) => {
-                report.broken("A07", &shard.name, at, "valid columns", error.message());
+                report.broken_by(error, "A07", &shard.name, at, "valid columns")?;
                 self.content = None;
                 self.metadata.skip();
                 return Ok(());
@@ -107,28 +119,30 @@ impl RowCheck<'_> {
         self.check_nulls(&arrays, &shard.name, &at, report);
         check_ids(ids, first, &shard.name, &at, report);
         let stored = payload.as_binary::<i64>();
-        let records = self.records(first, rows)?;
+        let records = match self.records(first, rows) {
+            Ok(records) => records,
+            Err(error) => {
+                self.content = None;
+                return report.broken_by(error, "I02", INDEX_FILE, at, "records of these rows");
+            }
+        };
         let values = shard.batches.get(batch).and_then(|b| b.buffers.last()).map_or(0, |b| b.start);
         self.check_records(&records, stored, values, batch, first, report);
-        match self.raw_payloads(stored, &records) {
-            Err((i, error)) => {
-                let place = format!("row {}", first + i as u64);
-                report.broken("S03", &shard.name, place, "the recorded length", error.message());
-                self.content = None;
-            }
-            Ok(raw) => {
-                let offsets = raw.value_offsets();
-                let (start, end) = (offsets.first(), offsets.last());
-                self.payload_bytes += start.zip(end).map_or(0, |(a, b)| (b - a) as u64);
-                if let Some(content) = &mut self.content {
-                    content.update(columns, &raw)?;
-                }
-            }
+        let rows = BatchRows { columns, stored, records: &records };
+        if let Err((i, error)) = self.check_payloads(&rows) {
+            self.content = None;
+            let place = format!("row {}", first + i as u64);
+            report.broken_by(error, "S03", &shard.name, place, "the recorded length")?;
         }
         if !columns.is_empty() {
             self.metadata.compare(columns, first, report)?;
         }
         Ok(())
+    }
+
+    /// Raw payload bytes that the manifest leaves for the rows to come.
+    fn payload_bytes_left(&self) -> u64 {
+        self.manifest.payload_bytes_total.saturating_sub(self.payload_bytes)
     }
 
     fn check_nulls(&self, arrays: &[ArrayRef], file: &str, at: &str, report: &mut Report) {
@@ -146,7 +160,9 @@ impl RowCheck<'_> {
 
     fn records(&self, first: u64, rows: u64) -> Result<Vec<[u8; INDEX_RECORD_BYTES as usize]>> {
         // The index has room for `samples_total` records, and the rows of all shards sum to that.
-        let mut bytes = vec![0; (rows * INDEX_RECORD_BYTES) as usize];
+        let len = rows.saturating_mul(INDEX_RECORD_BYTES);
+        let mut bytes = reserved(len)?;
+        bytes.resize(len as usize, 0);
         self.index.read_at(record_offset(first), &mut bytes)?;
         Ok(bytes.as_chunks().0.to_vec())
     }
@@ -193,38 +209,67 @@ impl RowCheck<'_> {
         }
     }
 
-    /// Payloads as the source gave them, or the row that does not decompress.
-    fn raw_payloads(
-        &mut self,
-        stored: &LargeBinaryArray,
-        records: &[[u8; INDEX_RECORD_BYTES as usize]],
-    ) -> std::result::Result<LargeBinaryArray, (usize, Error)> {
-        let Some(decompressor) = &mut self.decompressor else { return Ok(stored.clone()) };
-        let mut bytes: Vec<u8> = Vec::new();
-        let mut offsets = vec![0_i64];
-        for (i, record) in records.iter().enumerate().take(stored.len()) {
-            let at = |error| (i, error);
-            let raw_len = IndexRecord::decode(IndexKind::FileRange, *record).map_err(at)?.raw_len();
-            if u64::from(raw_len) > self.manifest.payload_bytes_total {
-                let text = format!("the index says {raw_len} bytes, more than all payloads have");
-                return Err(at(Error::corrupt(text)));
-            }
-            let start = bytes.len();
-            if bytes.try_reserve(raw_len as usize).is_err() {
-                return Err(at(Error::corrupt(format!("no memory for {raw_len} bytes"))));
-            }
-            bytes.resize(start + raw_len as usize, 0);
-            let frame = stored.value(i);
-            let target = bytes.get_mut(start..).unwrap_or_default();
-            // An empty payload is stored as no bytes, not as a frame.
-            if !(frame.is_empty() && raw_len == 0) {
-                decompressor.decompress(frame, target).map_err(at)?;
-            }
-            offsets.push(bytes.len() as i64);
+    /// Takes the rows into the content digest, payloads as the source gave them; or names the row
+    /// that does not decompress.
+    fn check_payloads(&mut self, rows: &BatchRows<'_>) -> std::result::Result<(), (usize, Error)> {
+        if self.decompressor.is_none() {
+            return self.take(rows, 0, rows.stored.clone()).map_err(|error| (0, error));
         }
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        LargeBinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)
-            .map_err(|e| (0, Error::internal(e.to_string())))
+        let mut piece = Piece::default();
+        for i in 0..rows.stored.len() {
+            let at = |error| (i, error);
+            self.decompress(rows, i, &mut piece).map_err(at)?;
+            if piece.bytes.len() as u64 >= BATCH_BYTES || i + 1 == rows.stored.len() {
+                let start = i + 1 - (piece.ends.len() - 1);
+                let raw = std::mem::take(&mut piece).into_array().map_err(at)?;
+                self.take(rows, start, raw).map_err(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends payload `i` of the batch to `piece`. Refuses a length that the stored bytes, or
+    /// the bytes of all payloads, do not justify, before memory is taken for it.
+    fn decompress(&mut self, rows: &BatchRows<'_>, i: usize, piece: &mut Piece) -> Result<()> {
+        let record = rows.records.get(i).copied();
+        let record = record.ok_or_else(|| Error::internal("a row without an index record"))?;
+        let raw_len = u64::from(IndexRecord::decode(IndexKind::FileRange, record)?.raw_len());
+        let frame = rows.stored.value(i);
+        let left = self.payload_bytes_left().saturating_sub(piece.bytes.len() as u64);
+        let most = payload_bytes_max(self.manifest.compression.algo, frame.len() as u64).min(left);
+        if raw_len > most {
+            return Err(Error::corrupt(format!(
+                "the index says {raw_len} bytes; {} stored bytes and the {left} bytes that \
+                 payload_bytes_total leaves allow {most}",
+                frame.len()
+            )));
+        }
+        let start = piece.bytes.len();
+        let room = raw_len as usize;
+        piece.bytes.try_reserve(room).map_err(|_| {
+            Error::new(Kind::Exhausted, format!("no memory for {raw_len} bytes; free some"))
+        })?;
+        piece.bytes.resize(start + room, 0);
+        let target = piece.bytes.get_mut(start..).unwrap_or_default();
+        // An empty payload is stored as no bytes, not as a frame.
+        if let (Some(decompressor), false) =
+            (&mut self.decompressor, frame.is_empty() && raw_len == 0)
+        {
+            decompressor.decompress(frame, target)?;
+        }
+        piece.ends.push(piece.bytes.len() as i64);
+        Ok(())
+    }
+
+    /// Counts and digests raw payloads and the columns beside them, from row `start` of the batch.
+    fn take(&mut self, rows: &BatchRows<'_>, start: usize, raw: LargeBinaryArray) -> Result<()> {
+        let offsets = raw.value_offsets();
+        let (first, last) = (offsets.first(), offsets.last());
+        self.payload_bytes += first.zip(last).map_or(0, |(a, b)| (b - a) as u64);
+        let Some(content) = &mut self.content else { return Ok(()) };
+        let columns: Vec<ArrayRef> =
+            rows.columns.iter().map(|column| column.slice(start, raw.len())).collect();
+        content.update(&columns, &raw)
     }
 
     fn finish(self, report: &mut Report) {
@@ -243,6 +288,33 @@ impl RowCheck<'_> {
                 self.manifest.payload_bytes_total.to_string(),
             );
         }
+    }
+}
+
+/// The rows of one batch as they are stored.
+struct BatchRows<'a> {
+    columns: &'a [ArrayRef],
+    stored: &'a LargeBinaryArray,
+    records: &'a [[u8; INDEX_RECORD_BYTES as usize]],
+}
+
+/// Decompressed payloads of some neighbouring rows.
+struct Piece {
+    bytes: Vec<u8>,
+    ends: Vec<i64>,
+}
+
+impl Default for Piece {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), ends: vec![0] }
+    }
+}
+
+impl Piece {
+    fn into_array(self) -> Result<LargeBinaryArray> {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.ends));
+        LargeBinaryArray::try_new(offsets, Buffer::from_vec(self.bytes), None)
+            .map_err(|e| Error::internal(e.to_string()))
     }
 }
 
@@ -302,14 +374,18 @@ impl<'a> MetadataRows<'a> {
     }
 
     fn load(&mut self, report: &mut Report) -> Result<()> {
-        match self.file.arrays(self.next_batch) {
+        // Nothing in this file is compressed.
+        let none = RawBytesLeft { columns: 0, payload: 0 };
+        // Never two batches at once.
+        self.held.clear();
+        match self.file.arrays(self.next_batch, none) {
             Ok((arrays, bytes)) => {
                 report.bytes_checked += bytes;
                 self.held = arrays;
             }
             Err(error) => {
                 let place = format!("batch {}", self.next_batch);
-                report.broken("A07", METADATA_FILE, place, "valid columns", error.message());
+                report.broken_by(error, "A07", METADATA_FILE, place, "valid columns")?;
                 self.is_off = true;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dataset_rt_storage::{Error, Result};
+use dataset_rt_storage::{Error, Kind, Result};
 use serde::Serialize;
 
 /// Findings listed at most: a cache that broken is known to be broken.
@@ -33,6 +33,10 @@ pub struct Finding {
     pub expected: String,
     /// What is there.
     pub found: String,
+    /// What its finder should do: `Corrupt`, but for another version or a file that the system
+    /// does not give.
+    #[serde(skip)]
+    pub kind: Kind,
 }
 
 impl fmt::Display for Finding {
@@ -86,6 +90,43 @@ impl Report {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) {
+        self.add(Kind::Corrupt, rule, file, place.into(), expected.into(), found.into());
+    }
+
+    /// Takes `error` as a finding.
+    ///
+    /// # Errors
+    /// Gives it back where the cache is not its cause: memory, descriptors, bugs.
+    pub(super) fn broken_by(
+        &mut self,
+        error: Error,
+        rule: &str,
+        file: &str,
+        place: impl Into<String>,
+        expected: &str,
+    ) -> Result<()> {
+        if matches!(error.kind(), Kind::Exhausted | Kind::Internal) {
+            return Err(error);
+        }
+        let found = error.message().to_owned();
+        self.add(error.kind(), rule, file, place.into(), expected.to_owned(), found);
+        Ok(())
+    }
+
+    /// A file that is there and cannot be read, unless the cache is not the cause.
+    pub(super) fn unreadable(&mut self, file: &str, error: Error) -> Result<()> {
+        self.broken_by(error, "F01", file, "", "a file that can be read")
+    }
+
+    fn add(
+        &mut self,
+        kind: Kind,
+        rule: &str,
+        file: &str,
+        place: String,
+        expected: String,
+        found: String,
+    ) {
         self.ok = false;
         if self.is_full() {
             return;
@@ -94,9 +135,10 @@ impl Report {
             rule: rule.to_owned(),
             severity: Severity::Error,
             file: file.to_owned(),
-            place: place.into(),
-            expected: expected.into(),
-            found: found.into(),
+            place,
+            expected,
+            found,
+            kind,
         });
     }
 

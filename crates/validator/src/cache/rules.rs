@@ -20,7 +20,7 @@ pub const RULES: &[Rule] = &[
     rule("M01", "quick", "manifest.json is JSON of this format"),
     rule("M02", "quick", "manifest.json hashes to its own manifest_blake3"),
     rule("M03", "quick", "the manifest's fields are known, in range and agree with each other"),
-    rule("F01", "quick", "every file named by the manifest is a regular file"),
+    rule("F01", "quick", "every file named by the manifest is a regular file that can be read"),
     rule("F02", "quick", "every file has the size that the manifest says"),
     rule("F03", "full", "every file has the BLAKE3 that the manifest says"),
     rule("F04", "full", "digests.bin holds the block digests of every file of several blocks"),

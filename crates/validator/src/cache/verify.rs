@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use dataset_rt_storage::format::limits::MANIFEST_BYTES_MAX;
+use dataset_rt_storage::format::limits::{FORMAT_VERSION, MANIFEST_BYTES_MAX};
 use dataset_rt_storage::format::manifest::{MANIFEST_FILE, Manifest};
-use dataset_rt_storage::store::read_file;
+use dataset_rt_storage::store::{LocalStore, Store, read_file};
 use dataset_rt_storage::{Error, Kind, Result};
 
-use super::arrow_file::check_structure;
+use super::arrow_file::ArrowFiles;
 use super::deep::check_rows;
 use super::files::{check_digests, check_index_header, check_sizes};
 use super::report::Report;
@@ -44,43 +44,29 @@ impl Level {
     }
 }
 
-/// Checks the cache at `path`. Memory is bounded by one record batch.
+/// Checks the cache at `path`. Memory: the stored bytes of one record batch of a shard and one of
+/// `metadata.arrow`, and what they stand for decompressed; see the bounds in
+/// `docs/architecture.md`.
 ///
 /// # Errors
-/// `NotFound` when there is no cache, `Unsupported` for another format version, and what keeps
-/// files from being read at all. Everything else is a finding.
+/// `NotFound` when there is no cache, and what is not the cache's fault: `Exhausted` without
+/// memory or descriptors. Everything that is wrong inside of it is a finding.
 pub fn verify_cache(path: &Path, level: Level) -> Result<Report> {
     verify_cache_attended(path, level, &mut || Ok(()))
 }
 
-/// [`verify_cache`], calling `attend` many times a second; its error ends the check.
+/// [`verify_cache`], calling `attend` between pieces of bounded size: every MiB that is hashed and
+/// every record batch that is decoded. An error of `attend` ends the check and comes back.
 ///
 /// # Errors
-/// As [`verify_cache`], or what `attend` returned.
+/// As [`verify_cache`], and what `attend` returns.
 pub fn verify_cache_attended(
     path: &Path,
     level: Level,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Report> {
     let mut report = Report::new(path.display().to_string(), level.as_str());
-    let bytes = match read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == Kind::Corrupt => {
-            report.broken("M01", MANIFEST_FILE, "", "a regular file", error.message());
-            return Ok(report);
-        }
-        Err(error) if error.kind() == Kind::NotFound => {
-            return Err(Error::new(
-                Kind::NotFound,
-                format!(
-                    "there is no cache at {}: {}; check the path or write the cache first",
-                    path.display(),
-                    if path.exists() { "it has no manifest.json" } else { "it does not exist" }
-                ),
-            ));
-        }
-        Err(error) => return Err(error),
-    };
+    let Some(bytes) = read_manifest(path, &mut report)? else { return Ok(report) };
     report.files_checked += 1;
     report.bytes_checked += bytes.len() as u64;
     let Some(manifest) = check_manifest(&bytes, &mut report)? else { return Ok(report) };
@@ -90,26 +76,57 @@ pub fn verify_cache_attended(
     }
     if is_whole.iter().all(|whole| *whole) {
         check_index_header(path, &manifest, &mut report)?;
-        let files = check_structure(path, &manifest, &mut report, attend)?;
-        if let (Level::Deep, Some(files)) = (level, files) {
-            check_rows(path, &manifest, files, &mut report, attend)?;
+        let files = ArrowFiles::new(path, &manifest)?;
+        if files.check(&mut report, attend)? && level == Level::Deep {
+            check_rows(path, &manifest, &files, &mut report, attend)?;
         }
     }
     Ok(report)
 }
 
+/// The bytes of the manifest, unless they cannot be read.
+fn read_manifest(path: &Path, report: &mut Report) -> Result<Option<Vec<u8>>> {
+    let file = path.join(MANIFEST_FILE);
+    let error = match read_file(&file, MANIFEST_BYTES_MAX) {
+        Ok(bytes) => return Ok(Some(bytes)),
+        Err(error) => error,
+    };
+    if error.kind() == Kind::NotFound {
+        return Err(Error::new(
+            Kind::NotFound,
+            format!(
+                "there is no cache at {}: {}; check the path or write the cache first",
+                path.display(),
+                if path.exists() { "it has no manifest.json" } else { "it does not exist" }
+            ),
+        ));
+    }
+    // What cannot even be looked at may be no cache.
+    match LocalStore.kind(&file) {
+        Ok(Some(_)) => report
+            .broken_by(error, "M01", MANIFEST_FILE, "", "a regular file that can be read")
+            .map(|()| None),
+        _ => Err(error),
+    }
+}
+
 /// The manifest, unless it breaks a rule.
 fn check_manifest(bytes: &[u8], report: &mut Report) -> Result<Option<Manifest>> {
-    let expected = "a manifest of this format";
-    if let Err(error) = Manifest::check_version(bytes) {
-        if error.kind() == Kind::Unsupported {
-            return Err(error);
+    let version = match Manifest::stated_version(bytes) {
+        Ok(version) => version,
+        Err(error) => {
+            let expected = "a manifest of this format";
+            report.broken("M01", MANIFEST_FILE, "", expected, error.message());
+            return Ok(None);
         }
-        report.broken("M01", MANIFEST_FILE, "", expected, error.message());
-        return Ok(None);
-    }
+    };
     if let Err(error) = Manifest::check_self_digest(bytes) {
         report.broken("M02", MANIFEST_FILE, "manifest_blake3", "its own digest", error.message());
+        return Ok(None);
+    }
+    if let Err(error) = Manifest::check_version(version) {
+        let expected = format!("version {FORMAT_VERSION}");
+        report.broken_by(error, "M01", MANIFEST_FILE, "format_version", &expected)?;
         return Ok(None);
     }
     match Manifest::decode_fields(bytes) {

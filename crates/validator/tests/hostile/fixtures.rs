@@ -44,7 +44,9 @@ pub fn fixtures() -> Vec<Fixture> {
         plain("M01", another_format),
         plain("M01", |c| c.write(MANIFEST_FILE, b"{\"format\":")),
         plain("M01", |c| c.write(MANIFEST_FILE, &b"[".repeat(100_000))),
+        plain("M01", |c| manifest(c, |m| m.format_version = 1)),
         plain("M02", renamed_without_digest),
+        plain("M02", other_version_without_digest),
         plain("M02", |c| c.change(MANIFEST_FILE, |bytes| bytes.push(b'\n'))),
         plain("M03", |c| manifest(c, |m| m.cache_id += 1)),
         plain("M03", |c| manifest(c, |m| m.shards[0].path = "../../train".into())),
@@ -115,6 +117,13 @@ fn renamed_without_digest(c: &mut Crafted) {
     let text = String::from_utf8(c.read(MANIFEST_FILE)).unwrap();
     assert!(text.contains("\"train\""));
     c.write(MANIFEST_FILE, text.replace("\"train\"", "\"brain\"").as_bytes());
+}
+
+fn other_version_without_digest(c: &mut Crafted) {
+    let text = String::from_utf8(c.read(MANIFEST_FILE)).unwrap();
+    let other = text.replace("\"format_version\": 0", "\"format_version\": 1");
+    assert_ne!(other, text);
+    c.write(MANIFEST_FILE, other.as_bytes());
 }
 
 fn linked_elsewhere(c: &mut Crafted) {

@@ -9,6 +9,7 @@
 
 mod craft;
 mod fixtures;
+mod memory;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,9 @@ use std::path::Path;
 use craft::{Crafted, codecs};
 use dataset_rt_storage::Kind;
 use dataset_rt_storage::format::codec::Compression;
-use dataset_rt_storage::format::manifest::{MANIFEST_FILE, METADATA_FILE};
+use dataset_rt_storage::format::manifest::{
+    DIGESTS_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR,
+};
 use dataset_rt_validator::{Level, RULES, verify_cache};
 use fixtures::{UNREACHABLE, fixtures};
 
@@ -116,12 +119,10 @@ fn every_flipped_byte_of_every_file_is_noticed() {
             let mut bad = good.clone();
             bad[at] ^= 1 << (at % 8);
             cache.write(&name, &bad);
-            let noticed = match verify_cache(&cache.path, Level::Full) {
-                Ok(report) => !report.ok,
-                // A flipped digit of the version number names another version.
-                Err(error) => name == MANIFEST_FILE && error.kind() == Kind::Unsupported,
-            };
-            assert!(noticed, "{name}, byte {at}");
+            let report = cache.verify(Level::Full);
+            let is_named = report.findings.iter().any(|finding| finding.file == name);
+            let is_damage = report.findings.iter().all(|finding| finding.kind == Kind::Corrupt);
+            assert!(!report.ok && is_named && is_damage, "{name}, byte {at}: {report:?}");
         }
         cache.write(&name, &good);
     }
@@ -178,8 +179,8 @@ fn bytes_changed_under_right_digests_never_panic() {
 }
 
 #[test]
-fn no_cache_and_another_version_are_errors_and_extra_files_are_none() {
-    let mut cache = Crafted::new(Compression::default());
+fn no_cache_is_an_error_and_extra_files_are_none() {
+    let cache = Crafted::new(Compression::default());
     let missing = verify_cache(&cache.path.join("nowhere"), Level::Quick).unwrap_err();
     assert_eq!(missing.kind(), Kind::NotFound);
     let parent = verify_cache(cache.path.parent().unwrap(), Level::Quick).unwrap_err();
@@ -187,11 +188,55 @@ fn no_cache_and_another_version_are_errors_and_extra_files_are_none() {
     fs::write(cache.path.join("notes.txt"), "mine").unwrap();
     fs::create_dir(cache.path.join("shards/extra")).unwrap();
     assert!(cache.verify(Level::Deep).ok);
+}
+
+#[test]
+fn another_version_is_a_finding_that_names_both_and_is_no_damage() {
+    let mut cache = Crafted::new(Compression::default());
     cache.manifest.format_version = 1;
     cache.write_manifest();
-    let newer = verify_cache(&cache.path, Level::Quick).unwrap_err();
-    assert_eq!(newer.kind(), Kind::Unsupported);
-    assert!(newer.message().contains("version 1"), "{newer}");
+    for level in [Level::Quick, Level::Full, Level::Deep] {
+        let report = cache.verify(level);
+        let finding = report.first_error().unwrap();
+        assert_eq!((finding.rule.as_str(), finding.kind), ("M01", Kind::Unsupported));
+        assert_eq!(
+            (finding.place.as_str(), finding.expected.as_str()),
+            ("format_version", "version 0")
+        );
+        assert!(finding.found.contains("version 1"), "{finding}");
+    }
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_file_is_a_finding_at_every_level() {
+    let stand_in: [fn(&Path); 3] = [
+        |path| fs::create_dir(path).unwrap(),
+        |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+        |path| std::os::unix::fs::symlink(path, path).unwrap(),
+    ];
+    let names = |cache: &Crafted| -> Vec<String> {
+        let named = cache.manifest.verified_files().map(|file| file.path.to_owned());
+        named.chain([DIGESTS_FILE, MANIFEST_FILE, SHARDS_DIR].map(str::to_owned)).collect()
+    };
+    let cache = Crafted::new(Compression::default());
+    for name in names(&cache) {
+        let (path, aside) = (cache.path.join(&name), cache.path.join("aside"));
+        fs::rename(&path, &aside).unwrap();
+        for (number, put) in stand_in.iter().enumerate() {
+            if name == SHARDS_DIR && number == 0 {
+                continue;
+            }
+            put(&path);
+            for level in [Level::Quick, Level::Full, Level::Deep] {
+                let report = cache.verify(level);
+                let is_named = report.findings.iter().any(|finding| finding.file == name);
+                assert!(!report.ok && is_named, "{name}, stand-in {number}: {report:?}");
+            }
+            let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
+        }
+        fs::rename(&aside, &path).unwrap();
+    }
+    assert!(cache.verify(Level::Deep).ok);
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::format::codec::Decompressor;
 use crate::format::index::IndexRecord;
 use crate::format::limits::BLOCK_BYTES;
 use crate::read::cache::Cache;
-use crate::read::expansion::payload_bytes_max;
 use crate::read::file::VerifiedFile;
 use crate::read::locate::PayloadPlace;
 use crate::{Error, Result};
@@ -205,15 +204,8 @@ impl Cache {
         let IndexRecord::FileRange { offset, stored_len, raw_len } = place.record else {
             return Err(foreign_place());
         };
-        let (stored_bytes, raw_bytes) = (u64::from(stored_len), u64::from(raw_len));
-        if raw_bytes > payload_bytes_max(self.manifest.compression.algo, stored_bytes) {
-            return Err(Error::corrupt(format!(
-                "index says that {stored_len} stored bytes are {raw_len} bytes of payload, more \
-                 than they can hold; rebuild the cache; in {}",
-                self.index.name()
-            )));
-        }
-        Ok(Stored { range: offset..offset.saturating_add(stored_bytes), raw_len: raw_len as usize })
+        let end = offset.saturating_add(u64::from(stored_len));
+        Ok(Stored { range: offset..end, raw_len: raw_len as usize })
     }
 
     fn advise_unverified(&self, places: &[PayloadPlace]) {

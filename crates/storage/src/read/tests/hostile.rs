@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{LargeBinaryArray, LargeStringArray, RecordBatch};
+use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, RecordBatch};
 
 use super::support::{
     COPIED, MAPPED, Plan, Written, compression, forge, forge_file, overwrite, write,
@@ -98,6 +98,27 @@ fn raw_lengths_that_lie_are_refused_in_every_compression() {
                 assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
             }
         }
+    }
+}
+
+#[test]
+fn a_length_that_no_frame_can_hold_is_refused_before_anything_is_sized_by_it() {
+    for algo in [Algo::Lz4, Algo::Zstd] {
+        let compression = compression(algo, Scope::Payload);
+        let written = write(&Plan { payload_bytes: 300, compression, ..Plan::default() });
+        let record = written.open(&MAPPED).locate(3).unwrap().record;
+        let IndexRecord::FileRange { offset, stored_len, .. } = record else {
+            panic!("payload scope has file ranges");
+        };
+        set_record(
+            &written,
+            3,
+            IndexRecord::FileRange { offset, stored_len, raw_len: i32::MAX as u32 },
+        );
+        forge(&written.path(), |manifest| manifest.payload_bytes_total = u64::MAX);
+        let cache = written.open(&MAPPED);
+        assert_corrupt(&cache.locate(3).unwrap_err(), "more than they can hold");
+        assert!(cache.locate(2).is_ok());
     }
 }
 
@@ -302,26 +323,59 @@ fn any_byte_of_a_forged_file_is_safe_to_read() {
     }
 }
 
-#[test]
-fn a_bomb_in_a_shard_buffer_is_bounded_by_the_manifest() {
-    let compression = compression(Algo::Zstd, Scope::Buffer);
-    let written = write(&Plan { rows: 4, compression, ..Plan::default() });
-    let bomb = LargeBinaryArray::from_iter_values([vec![0_u8; 1 << 24], vec![], vec![], vec![]]);
+/// Replaces the first shard by one compressed batch whose columns `change` replaced.
+fn forge_shard(written: &Written, change: impl FnOnce(&mut [ArrayRef])) {
     let cache = written.open(&MAPPED);
-    let schema = cache.shard_batches(0).unwrap().0;
-    let mut arrays = cache.shard_batches(0).unwrap().1[0].columns().to_vec();
-    *arrays.last_mut().unwrap() = Arc::new(bomb);
-    drop(cache);
+    let (schema, batches) = cache.shard_batches(0).unwrap();
+    let mut arrays = batches[0].columns().to_vec();
+    drop((cache, batches));
+    change(&mut arrays);
     let batch = encode_batch(&schema, &arrays, BodyCompression::Zstd { level: 3 }).unwrap();
     let mut file = file_head(&schema).unwrap();
     let place = batch.place_at(file.len() as u64);
     batch.pieces().for_each(|piece| file.extend_from_slice(piece));
     file.extend_from_slice(&file_tail(&schema, &[place]).unwrap());
     assert!(file.len() < 20_000);
-    fs::write(written.path().join("shards/000000.arrow"), file).unwrap();
+    overwrite(&written.path().join("shards/000000.arrow"), &file);
     forge(&written.path(), |_| {});
+}
+
+#[test]
+fn a_bomb_in_a_shard_buffer_is_bounded_by_the_manifest() {
+    let compression = compression(Algo::Zstd, Scope::Buffer);
+    let written = write(&Plan { rows: 4, compression, ..Plan::default() });
+    forge_shard(&written, |arrays| {
+        let bomb = [vec![0_u8; 1 << 24], vec![], vec![], vec![]];
+        *arrays.last_mut().unwrap() = Arc::new(LargeBinaryArray::from_iter_values(bomb));
+    });
     for found in read_row(&written, 1) {
         assert_corrupt(&found.unwrap_err(), "claims");
     }
     assert_corrupt(&written.open(&MAPPED).shard_batches(0).unwrap_err(), "claims");
+}
+
+#[test]
+fn the_buffers_of_a_shard_share_one_bound() {
+    let compression = compression(Algo::Zstd, Scope::Buffer);
+    let plan = || Plan { rows: 4, compression, ..Plan::default() };
+    let written = write(&plan());
+    let cache = written.open(&MAPPED);
+    let recorded = cache.manifest().payload_bytes_total + cache.manifest().metadata.size_bytes;
+    let split = cache.shard_batches(0).unwrap().0.index_of("split").unwrap();
+    drop(cache);
+    let texts = |len: u64| ["x".repeat(len as usize), String::new(), String::new(), String::new()];
+    let bytes = |len: u64| Arc::new(LargeBinaryArray::from_iter_values(texts(len)));
+    // Each may be as long as everything recorded, both together may not.
+    for (cell, payload, is_refused) in [(recorded, 0, false), (recorded, 1000, true)] {
+        let written = write(&plan());
+        forge_shard(&written, |arrays| {
+            arrays[split] = Arc::new(LargeStringArray::from_iter_values(texts(cell)));
+            *arrays.last_mut().unwrap() = bytes(payload);
+        });
+        let found = written.open(&MAPPED).shard_batches(0);
+        assert_eq!(found.is_err(), is_refused);
+        if let Err(error) = found {
+            assert_corrupt(&error, "claims");
+        }
+    }
 }
