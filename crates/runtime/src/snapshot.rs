@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use dataset_rt_sampler::Mode;
 use dataset_rt_storage::Result;
+use dataset_rt_storage::store::guarded;
 
 use crate::active::ActiveTable;
 use crate::block::FetcherShelf;
@@ -35,7 +36,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Plan::new`].
     pub fn plan(&self) -> Result<&Plan> {
-        let plan = self.plan.get_or_init(|| Plan::new(&self.table, self.mode, self.seed));
+        let make = || guarded(|_| Plan::new(&self.table, self.mode, self.seed));
+        let plan = self.plan.get_or_init(make);
         plan.as_ref().map_err(Clone::clone)
     }
 
