@@ -1,7 +1,7 @@
 """Files that change under a reader: right samples or a typed error, and the process lives."""
 
 import json
-import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,7 +89,6 @@ def iterate(dataset, change):
     for _ in range(3):
         check(next(samples))
     change()
-    refused = 3
     while True:
         sample = tried(lambda: next(samples, None))
         if sample is None:
@@ -172,7 +171,7 @@ print(json.dumps(counts))
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
     scope = {}
-    exec(COMMON, scope)  # noqa: S102
+    exec(COMMON, scope)
     samples = [(scope["payload"](row), scope["metadata"](row)) for row in range(ROWS)]
     paths = {}
     with drt.DatasetRuntime(num_workers=2) as runtime:
@@ -205,3 +204,219 @@ def test_a_file_that_changes_under_a_reader_gives_right_samples_or_errors(caches
         for read in ("iterate", "index"):
             assert outcomes[f"{what} index.bin {read}"] == []
             assert outcomes[f"{what} metadata.arrow {read}"] == []
+
+
+CUT_WHILE_READING = (
+    COMMON
+    + """
+import ctypes
+
+libc = ctypes.CDLL(None)
+SIGBUS = 7 if sys.platform == "linux" else 10
+
+
+def foreign_handler():
+    # Ends the process with its argument as status: the number of the signal.
+    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.signal(SIGBUS, ctypes.cast(libc._exit, ctypes.c_void_p))
+
+
+def nothing():
+    pass
+
+
+handlers = {"faulthandler": faulthandler.enable, "foreign": foreign_handler, "none": nothing}
+when, handler, then = sys.argv[2:]
+with drt.DatasetRuntime(num_workers=2) as runtime:
+    if when == "before":
+        handlers[handler]()
+    dataset = opened(sys.argv[1])
+    view = drt.open_cache(sys.argv[1]).payload(399)
+    first = dataset[0]
+    if when == "after":
+        handlers[handler]()
+    change = lambda: [cut(0)(path) for path in Path(sys.argv[1], "shards").iterdir()]
+    errors = list(iterate(dataset, change))
+    assert {type(error) for error in errors} <= {drt.ConflictError, drt.CorruptError}
+    assert errors
+    check(first)
+    print("alive", flush=True)
+    if then == "touch":
+        print(bytes(view)[:10], flush=True)
+    elif then == "raise":
+        import signal
+        signal.raise_signal(SIGBUS)
+    print("survived", flush=True)
+"""
+)
+
+
+@pytest.fixture
+def copied(caches, tmp_path):
+    """A cache to be changed, uncompressed."""
+    return copy_of(caches["none"], tmp_path)
+
+
+def copy_of(cache, directory):
+    return Path(shutil.copytree(cache, directory / "copy"))
+
+
+def outcome(path, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CUT_WHILE_READING), str(path), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.startswith("alive"), done.stderr
+    return done
+
+
+@pytest.mark.parametrize("handler", ["faulthandler", "foreign"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_readers_survive_whichever_handler_comes_first(copied, when, handler):
+    done = outcome(copied, when, handler, "nothing")
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("then", ["touch", "raise"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_signals_that_are_not_ours_go_where_they_would_have_gone(copied, when, then):
+    done = outcome(copied, when, "foreign", then)
+    assert (done.stdout, done.returncode) == ("alive\n", signal.SIGBUS)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_view_of_lost_pages_is_never_zeros_and_faulthandler_says_where(copied, when):
+    done = outcome(copied, when, "faulthandler", "touch")
+    assert (done.stdout, done.returncode) == ("alive\n", -signal.SIGBUS)
+    assert "Fatal Python error: Bus error" in done.stderr
+    assert 'File "<string>"' in done.stderr
+
+
+@pytest.mark.parametrize("then", ["touch", "raise"])
+def test_without_other_handlers_the_process_dies_of_the_signal(copied, then):
+    done = outcome(copied, "before", "none", then)
+    assert (done.stdout, done.returncode) == ("alive\n", -signal.SIGBUS)
+
+
+READ_WHILE_REWRITTEN = (
+    COMMON
+    + """
+path = Path(sys.argv[1])
+
+
+def version_of(sample):
+    version = sample.metadata["version"]
+    assert bytes(sample.data) == bytes([version]) * (1000 + sample.sample_id), "wrong payload"
+    return version
+
+
+def versions(samples):
+    seen, samples = set(), iter(samples)
+    while True:
+        sample = tried(lambda: next(samples, None))
+        if sample is None:
+            return seen
+        if not isinstance(sample, Exception):
+            seen.add(version_of(sample))
+
+
+with drt.DatasetRuntime(num_workers=2) as runtime:
+    first = opened(path)
+    expected = version_of(first[0])
+    seen_ever = set()
+    print("reading", flush=True)
+    while not Path(sys.argv[2]).exists():
+        assert versions(first) <= {expected}
+        dataset = tried(lambda: opened(path))
+        if not isinstance(dataset, Exception):
+            seen = versions(dataset)
+            assert len(seen) <= 1, seen
+            seen_ever |= seen
+    print(json.dumps(sorted(seen_ever)), flush=True)
+"""
+)
+
+
+def test_a_reader_of_a_rewritten_cache_sees_one_version_or_an_error(tmp_path):
+    config = drt.WriterConfig(show_progress=False, max_shard_bytes=100_000, on_stale="rewrite")
+
+    def write(version):
+        samples = [(bytes([version]) * (1000 + i), {"version": version}) for i in range(300)]
+        source = ListSource("a", samples, fingerprint=str(version))
+        result = runtime.from_cache_sources(
+            source,
+            tmp_path,
+            writer_config=config,
+            reader_config=drt.ReaderConfig(seed=1),
+        )
+        assert isinstance(result, drt.CacheSourcesDatasetSuccess), result
+
+    with drt.DatasetRuntime(num_workers=2) as runtime:
+        write(1)
+        reader = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                READ_WHILE_REWRITTEN,
+                str(tmp_path / "a"),
+                str(tmp_path / "end"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert reader.stdout.readline() == "reading\n", reader.stderr.read()
+            for version in range(2, 22):
+                write(version)
+            (tmp_path / "end").touch()
+            out, err = reader.communicate(timeout=60)
+        finally:
+            reader.kill()
+    assert reader.returncode == 0, err
+    assert json.loads(out), "no cache was ever read"
+
+
+LOADED_BY_WORKERS = (
+    COMMON
+    + """
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, row):
+        sample = dataset[row]
+        check(sample, row)
+        return row
+
+
+with drt.DatasetRuntime(num_workers=2) as runtime:
+    dataset = opened(sys.argv[1])
+    loader = DataLoader(Rows(), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    batches = iter(loader)
+    assert next(batches).tolist() == [0, 1, 2, 3]
+    for path in Path(sys.argv[1], "shards").iterdir():
+        cut(0)(path)
+    # A worker that died would be a RuntimeError of PyTorch's.
+    caught = None
+    try:
+        for _ in batches:
+            pass
+    except drt.DatasetRTError as error:
+        caught = error
+    assert isinstance(caught, (drt.ConflictError, drt.CorruptError)), caught
+    print("alive")
+"""
+)
+
+
+def test_workers_of_a_data_loader_survive_too(copied):
+    pytest.importorskip("torch")
+    assert run_script(LOADED_BY_WORKERS, copied).endswith("alive\n")
