@@ -41,7 +41,8 @@ class CachedSample(NamedTuple):
 
     Attributes:
         data: The payload. With `ReaderConfig(zero_copy=True)` it is a read-only `memoryview` over
-            the mapped shard instead, valid as long as the file is not modified in place.
+            the mapped shard instead, valid as long as the file is not modified in place: touching
+            it after the file was cut short ends the process.
         metadata: Stored and extra columns of the active row, without `weight`.
         cache_id: Identity of the cache's contents, below 2**53.
         sample_id: Row in that cache, 0-based.

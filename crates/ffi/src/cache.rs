@@ -83,6 +83,8 @@ impl NativeCache {
                 let place = self.cache.locate(row)?;
                 let mut payloads = Vec::with_capacity(1);
                 self.cache.fetch(&[place], &mut Fetcher::default(), &mut payloads)?;
+                self.cache.check_tables_unchanged()?;
+                self.cache.check_shard_unchanged(place.shard)?;
                 payloads.pop().ok_or_else(|| Error::internal("no payload came back"))
             })?;
             Ok(NativePayload::new(payload))

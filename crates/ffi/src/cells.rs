@@ -7,7 +7,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
-use dataset_rt_storage::Error;
+use dataset_rt_storage::{Error, store};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -26,11 +26,15 @@ pub fn metadata_dicts<'py>(
     columns: &[ArrayRef],
     rows: usize,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let dicts: Vec<_> = (0..rows).map(|_| PyDict::new(py)).collect();
-    for (key, column) in keys.iter().zip(columns) {
-        set_column(py, &dicts, key.bind(py), column)?;
-    }
-    Ok(dicts)
+    let convert = || {
+        let dicts: Vec<_> = (0..rows).map(|_| PyDict::new(py)).collect();
+        for (key, column) in keys.iter().zip(columns) {
+            set_column(py, &dicts, key.bind(py), column)?;
+        }
+        Ok(dicts)
+    };
+    // Dictionaries and nested values of a user's table may still lie in a mapped file.
+    store::guarded(|_| Ok(convert())).map_err(|e| to_py(py, &e))?
 }
 
 fn set_column<'py>(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dataset_rt_runtime::{Dataset, WorkerPool};
+use dataset_rt_storage::store::guarded_once;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -134,9 +135,11 @@ impl NativeDataset {
         edited: Vec<String>,
     ) -> PyResult<()> {
         guarded(py, || {
-            let (schema, batches) = import_batches(table)?;
+            // The table may be made of views of our mapped files.
+            let imported = guarded_once(|_| Ok(import_batches(table)));
+            let (schema, batches) = imported.map_err(|e| to_py(py, &e))??;
             attended(py, |attend| {
-                validate(&batches, attend)?;
+                guarded_once(|_| validate(&batches, attend))?;
                 self.dataset.update_table(&schema, &batches, &edited, attend)
             })
         })

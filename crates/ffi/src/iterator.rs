@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use arrow_array::{Array, ArrayRef};
 use dataset_rt_runtime::{Block, Stream, check_process, fork_gate};
 use dataset_rt_storage::Error;
-use dataset_rt_storage::read::Payload;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::cells::metadata_dicts;
-use crate::failure::{Attention, detached, guarded, to_py, without_lock};
-use crate::samples::SampleMaker;
+use crate::failure::{Attention, guarded, to_py, without_lock};
+use crate::samples::{PayloadsAhead, SampleMaker};
 
 /// Iterates one window. Threads may share it: each sample goes to one of them.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -34,6 +33,7 @@ struct Place {
 struct OpenBlock {
     block: Block,
     next: usize,
+    payloads: PayloadsAhead,
     metadata: std::vec::IntoIter<PyResult<Py<PyDict>>>,
 }
 
@@ -91,7 +91,8 @@ impl NativeSampleIterator {
                 return Err(error);
             }
         };
-        place.block = Some(OpenBlock { block, next: 0, metadata: metadata.into_iter() });
+        let (payloads, metadata) = (PayloadsAhead::default(), metadata.into_iter());
+        place.block = Some(OpenBlock { block, next: 0, payloads, metadata });
         Ok(true)
     }
 
@@ -152,20 +153,10 @@ impl OpenBlock {
         let i = self.next;
         // Counted before anything can fail: a damaged sample is passed over by the next call.
         self.next += 1;
-        let payload = fetched_payload(py, &mut self.block, i)?;
+        let data = self.payloads.next(py, maker, &mut self.block, i)?;
         let metadata = metadata?;
-        maker.make(py, payload, metadata.into_bound(py), self.block.identity(i))
+        maker.make(py, data, metadata.into_bound(py), self.block.identity(i))
     }
-}
-
-/// The payload of sample `i`, fetched now if it was not yet.
-fn fetched_payload(py: Python<'_>, block: &mut Block, i: usize) -> PyResult<Payload> {
-    if i >= block.fetched() {
-        detached(py, || block.fetch_more())?;
-    }
-    block
-        .take_payload(i)
-        .ok_or_else(|| to_py(py, &Error::internal(format!("payload {i} of a block is not there"))))
 }
 
 /// All samples of a block at once, for random access.
@@ -180,9 +171,10 @@ pub fn block_samples<'py>(
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let dicts = metadata_dicts(py, keys, block.columns(), block.len())?;
     let mut samples = Vec::with_capacity(block.len());
+    let mut payloads = PayloadsAhead::default();
     for (i, metadata) in dicts.into_iter().enumerate() {
-        let payload = fetched_payload(py, &mut block, i)?;
-        samples.push(maker.make(py, payload, metadata, block.identity(i))?);
+        let data = payloads.next(py, maker, &mut block, i)?;
+        samples.push(maker.make(py, data, metadata, block.identity(i))?);
     }
     Ok(samples)
 }

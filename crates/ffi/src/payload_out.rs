@@ -23,7 +23,7 @@ impl NativePayload {
 #[pymethods]
 impl NativePayload {
     fn __len__(&self) -> usize {
-        self.payload.as_slice().len()
+        self.payload.size_bytes()
     }
 
     /// Fills `view` with the payload's bytes.
@@ -42,7 +42,7 @@ impl NativePayload {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
             return Err(PyBufferError::new_err("a cached payload is read-only"));
         }
-        let bytes = slf.get().payload.as_slice();
+        let bytes = slf.get().payload.as_view();
         // SAFETY: `view` is writable (contract above). The bytes live as long as `slf`, whose
         // count PyBuffer_FillInfo raises and the consumer gives back with the view; they are
         // never written: the view is read-only and the payload immutable.

@@ -1,10 +1,14 @@
-//! Builds `CachedSample` tuples without calling Python code. Knows no block.
+//! Builds `CachedSample` tuples without calling Python code. Knows no order.
 
+use dataset_rt_runtime::Block;
+use dataset_rt_storage::Error;
 use dataset_rt_storage::read::Payload;
+use dataset_rt_storage::store::Section;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyString, PyType};
 
+use crate::failure::{detached, to_py};
 use crate::payload_out::NativePayload;
 
 /// What all samples of one dataset share.
@@ -23,23 +27,26 @@ impl SampleMaker {
         Ok(Self { class: class.cast_into::<PyType>()?.unbind(), zero_copy })
     }
 
-    /// One `CachedSample`; the payload is copied into `bytes` unless the dataset is zero-copy.
+    /// The payload as Python sees it: copied into `bytes` unless the dataset is zero-copy.
+    fn data(&self, py: Python<'_>, section: Section<'_>, payload: &Payload) -> PyResult<Py<PyAny>> {
+        if self.zero_copy {
+            let owner = Bound::new(py, NativePayload::new(payload.clone()))?;
+            return Ok(PyMemoryView::from(owner.as_any())?.into_any().unbind());
+        }
+        Ok(copied_bytes(py, payload.bytes(section))?.unbind())
+    }
+
+    /// One `CachedSample`.
     ///
     /// # Errors
     /// When memory runs out.
     pub fn make<'py>(
         &self,
         py: Python<'py>,
-        payload: Payload,
+        data: Bound<'py, PyAny>,
         metadata: Bound<'py, PyDict>,
         identity: (u64, u64),
     ) -> PyResult<Bound<'py, PyAny>> {
-        let data = if self.zero_copy {
-            let owner = Bound::new(py, NativePayload::new(payload))?;
-            PyMemoryView::from(owner.as_any())?.into_any()
-        } else {
-            copied_bytes(py, payload.as_slice())?
-        };
         let cache_id = identity.0.into_pyobject(py)?.into_any();
         let sample_id = identity.1.into_pyobject(py)?.into_any();
         self.fill(py, [data, metadata.into_any(), cache_id, sample_id])
@@ -72,6 +79,39 @@ impl SampleMaker {
             }
         }
         Ok(sample)
+    }
+}
+
+/// Payloads of one block as Python sees them, some made ahead of their delivery: they share the
+/// look whether their files are still what they were.
+#[derive(Default)]
+pub struct PayloadsAhead {
+    made: std::vec::IntoIter<PyResult<Py<PyAny>>>,
+}
+
+impl PayloadsAhead {
+    /// The payload of sample `i` of `block`, which is fetched now if it was not yet. Asked for
+    /// each sample in turn.
+    ///
+    /// # Errors
+    /// When it is damaged or changed while open, or when memory runs out.
+    pub fn next<'py>(
+        &mut self,
+        py: Python<'py>,
+        maker: &SampleMaker,
+        block: &mut Block,
+        i: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.made.len() == 0 {
+            if i >= block.fetched() {
+                detached(py, || block.fetch_more())?;
+            }
+            let make = |section: Section<'_>, payload: &Payload| maker.data(py, section, payload);
+            let made = block.convert_payloads(i, make).map_err(|e| to_py(py, &e))?;
+            self.made = made.into_iter();
+        }
+        let lost = || Err(to_py(py, &Error::internal(format!("payload {i} of a block is gone"))));
+        self.made.next().unwrap_or_else(lost).map(|data| data.into_bound(py))
     }
 }
 

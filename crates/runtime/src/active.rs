@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
@@ -230,7 +231,7 @@ fn gather_checked(
         .map(|&at| {
             let chunks: Vec<&dyn Array> =
                 table.batches().iter().map(|b| b.column(at).as_ref()).collect();
-            interleave(&chunks, &weave).map_err(failed)
+            interleave(&chunks, &weave).map(unshared).map_err(failed)
         })
         .collect()
 }
@@ -238,8 +239,18 @@ fn gather_checked(
 fn take_all(batch: &RecordBatch, columns: &[usize], rows: &dyn Array) -> Result<Vec<ArrayRef>> {
     columns
         .iter()
-        .map(|&at| take(batch.column(at), rows, None).map_err(|e| arrow_failure(&e)))
+        .map(|&at| take(batch.column(at), rows, None).map(unshared).map_err(|e| arrow_failure(&e)))
         .collect()
+}
+
+/// The same values in memory of their own: long texts that were picked by their views still lie
+/// in the table, and with it perhaps in a mapped file, which may change.
+fn unshared(picked: ArrayRef) -> ArrayRef {
+    match picked.data_type() {
+        DataType::Utf8View => Arc::new(picked.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(picked.as_binary_view().gc()),
+        _ => picked,
+    }
 }
 
 fn arrow_failure(error: &ArrowError) -> Error {

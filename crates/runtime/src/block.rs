@@ -6,11 +6,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
-use dataset_rt_storage::Result;
 use dataset_rt_storage::read::{Cache, Fetcher, Payload, PayloadPlace};
+use dataset_rt_storage::store::{Section, guarded};
+use dataset_rt_storage::{Error, Result};
 
 use crate::active::{SampleRef, gather_stored};
 use crate::snapshot::Snapshot;
+
+/// Payload bytes converted at once, one larger payload aside: a whole block of small ones.
+const CONVERTED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Scratch of the threads that fetch (decompressors, decompressed batches), reused between blocks.
 /// As many exist as threads ever fetched at once.
@@ -51,7 +55,7 @@ impl Block {
         let len = usize::try_from(positions.end - positions.start).unwrap_or(0);
         let mut rows = vec![0; len];
         snapshot.plan()?.rows_into(positions.start, &mut rows);
-        Self::of_rows(snapshot, &rows, budget_bytes)
+        guarded(|_| Self::of_rows(snapshot, &rows, budget_bytes))
     }
 
     /// Loads any stream positions, in the order given, as [`Block::load`] does.
@@ -64,7 +68,7 @@ impl Block {
         for (row, &position) in rows.iter_mut().zip(positions) {
             plan.rows_into(position, std::slice::from_mut(row));
         }
-        Self::of_rows(snapshot, &rows, budget_bytes)
+        guarded(|_| Self::of_rows(snapshot, &rows, budget_bytes))
     }
 
     fn of_rows(snapshot: &Snapshot, rows: &[u64], budget_bytes: u64) -> Result<Self> {
@@ -80,9 +84,11 @@ impl Block {
     /// # Errors
     /// As [`Block::load`].
     pub fn physical(snapshot: &Snapshot, sample: SampleRef) -> Result<Self> {
-        let samples = vec![sample];
-        let columns = gather_stored(snapshot.table().caches(), &samples)?;
-        Self::of_samples(snapshot, samples, columns, 0)
+        guarded(|_| {
+            let samples = vec![sample];
+            let columns = gather_stored(snapshot.table().caches(), &samples)?;
+            Self::of_samples(snapshot, samples, columns, 0)
+        })
     }
 
     fn of_samples(
@@ -106,7 +112,17 @@ impl Block {
         if !affordable.is_empty() {
             block.fetch_range(affordable)?;
         }
+        block.check_tables()?;
         Ok(block)
+    }
+
+    /// What was read of index and metadata is only right if they are what they were.
+    fn check_tables(&self) -> Result<()> {
+        let mut touched: Vec<u32> = self.samples.iter().map(|sample| sample.cache).collect();
+        touched.dedup();
+        touched.sort_unstable();
+        touched.dedup();
+        touched.iter().try_for_each(|&cache| self.caches[cache as usize].check_tables_unchanged())
     }
 
     /// Number of samples.
@@ -135,9 +151,59 @@ impl Block {
         self.payloads.len()
     }
 
-    /// The payload of sample `i`, which the block lets go; `None` when it is not there (any more).
-    pub fn take_payload(&mut self, i: usize) -> Option<Payload> {
-        self.payloads.get_mut(i).and_then(Option::take)
+    /// Makes something of fetched payloads, from that of sample `from` on: of some at once, so
+    /// that they share the look whether their files are still what they were, and at least of
+    /// one. The block lets them go. When they cannot be had together only the first is made.
+    ///
+    /// # Errors
+    /// `Conflict` when the file of that payload changed while open; it is lost.
+    pub fn convert_payloads<T>(
+        &mut self,
+        from: usize,
+        mut make: impl FnMut(Section<'_>, &Payload) -> T,
+    ) -> Result<Vec<T>> {
+        let mut until = self.convertible(from);
+        let mut made = self.convert_range(from..until, &mut make);
+        if made.is_err() && until > from + 1 {
+            until = from + 1;
+            made = self.convert_range(from..until, &mut make);
+        }
+        self.payloads.iter_mut().take(until).skip(from).for_each(|payload| *payload = None);
+        made
+    }
+
+    /// The end of the payloads from `from` on that may be held twice for a moment.
+    fn convertible(&self, from: usize) -> usize {
+        let mut bytes = 0;
+        let fits = |payload: &&Option<Payload>| {
+            let len = payload.as_ref().map(|payload| payload.size_bytes() as u64);
+            bytes += len.unwrap_or(0);
+            len.is_some() && bytes <= self.budget_bytes.min(CONVERTED_BYTES_MAX)
+        };
+        let fitting = self.payloads.iter().skip(from).take_while(fits).count();
+        from + fitting.max(1)
+    }
+
+    fn convert_range<T>(
+        &self,
+        range: Range<usize>,
+        make: &mut impl FnMut(Section<'_>, &Payload) -> T,
+    ) -> Result<Vec<T>> {
+        let gone = || Error::internal(format!("payload {} of a block is gone", range.start));
+        let payloads = self.payloads.get(range.clone()).ok_or_else(gone)?;
+        let made = guarded(|section| {
+            let made = payloads.iter().map(|payload| Some(make(section, payload.as_ref()?)));
+            made.collect::<Option<Vec<T>>>().ok_or_else(gone)
+        })?;
+        let samples = self.samples[range.clone()].iter().zip(&self.places[range]);
+        let mut touched: Vec<(u32, u32)> =
+            samples.map(|(sample, place)| (sample.cache, place.shard)).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        for (cache, shard) in touched {
+            self.caches[cache as usize].check_shard_unchanged(shard)?;
+        }
+        Ok(made)
     }
 
     /// Fetches the next payloads, up to the byte budget and at least one. When they cannot be

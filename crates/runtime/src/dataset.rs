@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use dataset_rt_sampler::{Cursor, CursorError, Mode, SAMPLER_VERSION};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::read::{Cache, OpenOptions};
-use dataset_rt_storage::store::IoMode;
+use dataset_rt_storage::store::{IoMode, guarded};
 use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::table::{CacheColumns, check_table};
 use dataset_rt_validator::{Level, verify_cache_attended};
@@ -224,13 +224,19 @@ impl Dataset {
     /// The active table as record batches: identity, stored, weight, extras.
     ///
     /// # Errors
-    /// `Corrupt` when metadata is damaged.
+    /// `Corrupt` when metadata is damaged, `Conflict` when it changed while open.
     pub fn table(
         &self,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let snapshot = self.snapshot();
-        Ok((snapshot.table().frame_schema(), snapshot.table().frame(attend)?))
+        let batches = snapshot.table().frame(attend)?;
+        self.check_tables()?;
+        Ok((snapshot.table().frame_schema(), batches))
+    }
+
+    fn check_tables(&self) -> Result<()> {
+        self.caches.iter().try_for_each(|cache| cache.check_tables_unchanged())
     }
 
     /// Replaces the active table after full validation; on error nothing changes.
@@ -262,7 +268,10 @@ impl Dataset {
                 batches,
             })
             .collect();
-        let checked = check_table(table_schema, table, self.schema(), &columns, edited, attend)?;
+        // Both tables may lie in mapped files: the user's may be made of ours.
+        let checked =
+            guarded(|_| check_table(table_schema, table, self.schema(), &columns, edited, attend))?;
+        self.check_tables()?;
         let active = ActiveTable::checked(Arc::clone(&self.caches), checked);
         let rows = active.rows();
         let snapshot = Arc::new(Snapshot::new(
@@ -319,8 +328,9 @@ impl Dataset {
             attend()?;
             let len = (stop - position).min(rows.len() as u64) as usize;
             plan.rows_into(position, &mut rows[..len]);
-            for &row in &rows[..len] {
-                let sample = table.sample_at(row)?;
+            let samples = || rows[..len].iter().map(|&row| table.sample_at(row)).collect();
+            let samples: Vec<SampleRef> = guarded(|_| samples())?;
+            for sample in samples {
                 let cache_id = self.caches[sample.cache as usize].cache_id();
                 hasher.update(&cache_id.to_le_bytes());
                 hasher.update(&sample.sample_id.to_le_bytes());

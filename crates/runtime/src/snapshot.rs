@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use dataset_rt_sampler::Mode;
+use dataset_rt_storage::store::guarded;
 use dataset_rt_storage::{Error, Result};
 
 use crate::active::ActiveTable;
@@ -50,7 +51,7 @@ impl Snapshot {
     pub fn plan(&self) -> Result<&Plan> {
         match self.plan.get() {
             Some(plan) => Ok(plan),
-            None => self.keep(Plan::new(&self.table, self.mode, self.seed, &mut || Ok(()))?),
+            None => self.keep(self.make(&mut || Ok(()))?),
         }
     }
 
@@ -68,10 +69,15 @@ impl Snapshot {
                 if let Some(plan) = self.plan.get() {
                     return Ok(plan);
                 }
-                return self.keep(Plan::new(&self.table, self.mode, self.seed, attend)?);
+                return self.keep(self.make(attend)?);
             }
             attend()?;
         }
+    }
+
+    /// The table may lie in mapped files.
+    fn make(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Plan> {
+        guarded(|_| Plan::new(&self.table, self.mode, self.seed, attend))
     }
 
     fn keep(&self, plan: Plan) -> Result<&Plan> {

@@ -12,7 +12,8 @@ use dataset_rt_runtime::{
 use dataset_rt_runtime::{Decision, OnStale};
 use dataset_rt_sampler::Mode;
 use dataset_rt_storage::format::codec::Compression;
-use dataset_rt_storage::store::{IoMode, LocalStore};
+use dataset_rt_storage::read::Payload;
+use dataset_rt_storage::store::{IoMode, LocalStore, Section};
 use dataset_rt_storage::write::{
     CacheWriter, Cell, GroupLimits, Identity, Ingest, WriteMode, WriteOptions,
 };
@@ -84,16 +85,22 @@ fn epoch(dataset: &Dataset) -> Seen {
                 continue;
             }
         };
+        let mut converted = Vec::new().into_iter();
         for i in 0..block.len() {
-            if i >= block.fetched()
+            if converted.len() == 0
+                && i >= block.fetched()
                 && let Err(error) = block.fetch_more()
             {
                 seen.push(Err(error.kind()));
                 continue;
             }
             let (cache, sample) = block.identity(i);
-            let payload = block.take_payload(i).unwrap();
-            seen.push(Ok((cache, sample, payload.as_slice().to_vec())));
+            if converted.len() == 0 {
+                let copy =
+                    |section: Section<'_>, payload: &Payload| payload.bytes(section).to_vec();
+                converted = block.convert_payloads(i, copy).unwrap().into_iter();
+            }
+            seen.push(Ok((cache, sample, converted.next().unwrap())));
         }
     }
 }

@@ -21,7 +21,8 @@ class ReaderConfig(FrozenConfig):
         sampling: `"multinomial"` draws with replacement, each row in proportion to its weight.
         validate_cache: Check every byte of every cache when it is opened.
         verify: Check each block of a file on first touch, before anything in it is used.
-        io: `"mmap"` maps the files, `"pread"` reads copies, `"auto"` chooses.
+        io: `"mmap"` maps the files, `"pread"` reads copies, `"auto"` chooses. Only copies are safe
+            from changes to the file after they were made; views of a mapped file are not.
         zero_copy: Deliver payloads as read-only `memoryview` over the mapped shard.
 
     Example:

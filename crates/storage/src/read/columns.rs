@@ -13,14 +13,19 @@ use crate::format::ipc::{
     BatchLayout, BatchPlace, BodyKind, FOOTER_TAIL_BYTES, FileLayout, Validation, build_array,
     decode_batch_header, decode_footer, decompress_buffer, footer_range,
 };
+use crate::store::Section;
 use crate::{Error, Result};
 
 /// Parses the footer of `file` and checks that it has `schema`.
-pub(super) fn read_layout(file: &VerifiedFile, schema: &SchemaRef) -> Result<FileLayout> {
+pub(super) fn read_layout(
+    section: Section<'_>,
+    file: &VerifiedFile,
+    schema: &SchemaRef,
+) -> Result<FileLayout> {
     let size = file.size_bytes();
-    let tail = file.read(size.saturating_sub(FOOTER_TAIL_BYTES as u64)..size)?;
+    let tail = file.read(section, size.saturating_sub(FOOTER_TAIL_BYTES as u64)..size)?;
     let footer = footer_range(size, &tail).map_err(|e| e.within(file.name()))?;
-    let footer = file.read(footer)?;
+    let footer = file.read(section, footer)?;
     let layout = decode_footer(&footer, size).map_err(|e| e.within(file.name()))?;
     if layout.schema != **schema {
         return Err(Error::corrupt(format!(
@@ -33,11 +38,12 @@ pub(super) fn read_layout(file: &VerifiedFile, schema: &SchemaRef) -> Result<Fil
 
 /// Parses the header of the batch at `place`.
 pub(super) fn read_header(
+    section: Section<'_>,
     file: &VerifiedFile,
     place: &BatchPlace,
     schema: &SchemaRef,
 ) -> Result<BatchLayout> {
-    let message = file.read(place.message_range())?;
+    let message = file.read(section, place.message_range())?;
     decode_batch_header(&message, place, schema)
         .map_err(|e| e.within(format!("{} batch at byte {}", file.name(), place.offset)))
 }
@@ -46,6 +52,7 @@ pub(super) fn read_header(
 /// checked. A compressed buffer of variable-width values is refused above `values_left` raw bytes,
 /// which counts down with each of them.
 pub(super) fn read_batch(
+    section: Section<'_>,
     file: &VerifiedFile,
     schema: &SchemaRef,
     layout: &BatchLayout,
@@ -61,8 +68,9 @@ pub(super) fn read_batch(
             .zip(roles)
             .map(|(range, role)| {
                 let raw_max = role.raw_bytes_max(layout.rows, *values_left);
-                let buffer = read_buffer(file, range.clone(), layout.compression, raw_max)?;
-                if *role == BufferRole::Values && layout.compression != BodyKind::None {
+                let kind = layout.compression;
+                let buffer = read_buffer(section, file, range.clone(), kind, raw_max)?;
+                if *role == BufferRole::Values && kind != BodyKind::None {
                     *values_left = values_left.saturating_sub(buffer.len() as u64);
                 }
                 Ok(role.without_padding(buffer, layout.rows))
@@ -81,17 +89,18 @@ pub(super) fn read_batch(
 /// One buffer of a batch: shared with the mapping, read or decompressed to at most `raw_max`
 /// bytes.
 pub(super) fn read_buffer(
+    section: Section<'_>,
     file: &VerifiedFile,
     range: Range<u64>,
     kind: BodyKind,
     raw_max: u64,
 ) -> Result<Buffer> {
     if kind == BodyKind::None {
-        return file.buffer(range);
+        return file.buffer(section, range);
     }
     let start = range.start;
     let raw_max = raw_max.min(buffer_bytes_max(kind, range.end.saturating_sub(start)));
-    let stored = file.read(range)?;
+    let stored = file.read(section, range)?;
     decompress_buffer(&stored, kind, raw_max)
         .map(Buffer::from_vec)
         .map_err(|e| e.within(format!("{} buffer at byte {start}", file.name())))

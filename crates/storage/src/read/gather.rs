@@ -12,7 +12,8 @@ use super::expansion::too_large;
 use super::file::Window;
 use super::metadata::MetadataTable;
 use crate::format::ipc::{BatchLayout, Validation, build_array};
-use crate::format::schema::ColumnType;
+use crate::format::schema::{ColumnType, StoredColumn};
+use crate::store::{Section, guarded};
 use crate::{Error, Kind, Result};
 
 impl Cache {
@@ -38,7 +39,17 @@ impl Cache {
         if stored.column_type == ColumnType::Null {
             return Ok(Arc::new(NullArray::new(rows.len())));
         }
-        let mut cells = Cells::new(self, self.metadata_table()?, column)?;
+        guarded(|section| self.gather_inside(section, column, stored, rows))
+    }
+
+    fn gather_inside(
+        &self,
+        section: Section<'_>,
+        column: usize,
+        stored: &StoredColumn,
+        rows: &[u64],
+    ) -> Result<ArrayRef> {
+        let mut cells = Cells::new(section, self, column)?;
         let validity = cells.read_validity(rows)?;
         let buffers = match &stored.column_type {
             ColumnType::Bool => vec![cells.read_bits(rows)?],
@@ -80,13 +91,13 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn new(cache: &'a Cache, table: &'a MetadataTable, column: usize) -> Result<Self> {
+    fn new(section: Section<'a>, cache: &'a Cache, column: usize) -> Result<Self> {
         Ok(Self {
-            table,
+            table: cache.metadata_table(section)?,
             column,
-            validity: Window::new(&cache.metadata)?,
-            offsets: Window::new(&cache.metadata)?,
-            values: Window::new(&cache.metadata)?,
+            validity: Window::new(section, &cache.metadata)?,
+            offsets: Window::new(section, &cache.metadata)?,
+            values: Window::new(section, &cache.metadata)?,
             batch: 0..0,
             layout: None,
             name: cache.metadata.name(),

@@ -7,6 +7,7 @@ use super::file::Window;
 use crate::format::index::{
     INDEX_HEADER_BYTES, INDEX_RECORD_BYTES, IndexRecord, encode_header, record_offset,
 };
+use crate::store::{Section, guarded};
 use crate::{Error, Kind, Result};
 
 /// Where the payload of one row lies. Whoever uses it checks it again: it is plain data and may
@@ -35,9 +36,22 @@ impl Cache {
     /// # Errors
     /// Those of [`Cache::locate`]; `out` may then hold some of the places.
     pub fn locate_many(&self, rows: &[u64], out: &mut Vec<PayloadPlace>) -> Result<()> {
-        self.check_index_header()?;
+        let kept = out.len();
+        guarded(|section| {
+            out.truncate(kept);
+            self.locate_inside(section, rows, out)
+        })
+    }
+
+    fn locate_inside(
+        &self,
+        section: Section<'_>,
+        rows: &[u64],
+        out: &mut Vec<PayloadPlace>,
+    ) -> Result<()> {
+        self.check_index_header(section)?;
         let kind = self.manifest.index_kind();
-        let mut window = Window::new(&self.index)?;
+        let mut window = Window::new(section, &self.index)?;
         out.reserve(rows.len());
         for &row in rows {
             let shard = self.shard_of(row)?;
@@ -114,11 +128,11 @@ impl Cache {
         Ok(())
     }
 
-    fn check_index_header(&self) -> Result<()> {
+    fn check_index_header(&self, section: Section<'_>) -> Result<()> {
         if self.index_checked.get().is_some() {
             return Ok(());
         }
-        let found = self.index.read(0..INDEX_HEADER_BYTES)?;
+        let found = self.index.read(section, 0..INDEX_HEADER_BYTES)?;
         let expected = encode_header(self.manifest.index_kind());
         if *found != expected {
             return Err(Error::corrupt(format!(

@@ -9,6 +9,7 @@ use arrow_schema::SchemaRef;
 use super::cache::Cache;
 use super::columns::{buffer_roles, read_batch, read_header, read_layout};
 use crate::format::ipc::{BatchLayout, BodyKind};
+use crate::store::{Section, guarded};
 use crate::{Error, Result};
 
 /// Where the columns of the metadata table lie.
@@ -23,11 +24,12 @@ pub(super) struct MetadataTable {
 
 impl Cache {
     /// The whole metadata table as Arrow batches of stored columns: verified, offsets and text
-    /// checked, and shared with the mapping where the file is mapped. The first call costs a pass
-    /// over the file; later ones only the list.
+    /// checked, and shared with the mapping where the file is mapped: our own code looks at them
+    /// in guarded sections. The first call costs a pass over the file; later ones only the list.
     ///
     /// # Errors
-    /// `Corrupt` when the file is damaged or not what the manifest says.
+    /// `Corrupt` when the file is damaged or not what the manifest says, `Conflict` when it
+    /// changed while open.
     pub fn metadata_batches(&self) -> Result<Vec<RecordBatch>> {
         self.metadata_batches_attended(&mut || Ok(()))
     }
@@ -41,47 +43,53 @@ impl Cache {
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<RecordBatch>> {
         if let Some(batches) = self.metadata_batches.get() {
+            self.metadata.check_unchanged()?;
             return Ok(batches.clone());
         }
-        let table = self.metadata_table()?;
-        if table.schema.fields().is_empty() {
-            return self.rows_without_columns(&table.schema).map(|batch| vec![batch]);
-        }
-        // Counts compressed values; there are none in this file.
-        let mut unlimited = u64::MAX;
-        let batches = table
-            .batches
-            .iter()
-            .map(|layout| {
-                attend()?;
-                read_batch(&self.metadata, &table.schema, layout, &mut unlimited)
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let batches = guarded(|section| self.read_metadata_batches(section, attend))?;
         self.metadata.check_unchanged()?;
         // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
         let _ = self.metadata_batches.set(batches.clone());
         Ok(self.metadata_batches.get().cloned().unwrap_or(batches))
     }
 
+    fn read_metadata_batches(
+        &self,
+        section: Section<'_>,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<RecordBatch>> {
+        let table = self.metadata_table(section)?;
+        if table.schema.fields().is_empty() {
+            return self.rows_without_columns(&table.schema).map(|batch| vec![batch]);
+        }
+        // Counts compressed values; there are none in this file.
+        let mut unlimited = u64::MAX;
+        let batches = table.batches.iter().map(|layout| {
+            attend()?;
+            read_batch(section, &self.metadata, &table.schema, layout, &mut unlimited)
+        });
+        batches.collect()
+    }
+
     /// Footer and batch headers of the metadata file.
-    pub(super) fn metadata_table(&self) -> Result<&MetadataTable> {
+    pub(super) fn metadata_table(&self, section: Section<'_>) -> Result<&MetadataTable> {
         if let Some(table) = self.metadata_table.get() {
             return Ok(table);
         }
-        let table = self.read_metadata_table()?;
+        let table = self.read_metadata_table(section)?;
         let _ = self.metadata_table.set(table);
         self.metadata_table.get().ok_or_else(|| Error::internal("a table just set is not there"))
     }
 
     #[cold]
-    fn read_metadata_table(&self) -> Result<MetadataTable> {
+    fn read_metadata_table(&self, section: Section<'_>) -> Result<MetadataTable> {
         let schema = self.schema.metadata_schema();
-        let layout = read_layout(&self.metadata, &schema)?;
+        let layout = read_layout(section, &self.metadata, &schema)?;
         let mut batches = Vec::with_capacity(layout.batches.len());
         let mut starts = vec![0_u64];
         let mut rows = 0_u64;
         for place in &layout.batches {
-            let batch = read_header(&self.metadata, place, &schema)?;
+            let batch = read_header(section, &self.metadata, place, &schema)?;
             if batch.compression != BodyKind::None {
                 return Err(self.unfit("it is compressed"));
             }

@@ -8,21 +8,22 @@ use std::sync::Arc;
 use arrow_buffer::Buffer;
 use memmap2::{Advice, Mmap};
 
+use super::guard::{self, Section};
+use super::regions::{self, Region};
 use crate::{Error, Result};
 
 /// A whole file mapped read-only. Buffers made from it keep it mapped.
-#[derive(Debug)]
+///
+/// Its bytes are given out for the length of a guarded section, or as a view for others.
+#[derive(Clone, Debug)]
 pub struct Mapping {
-    map: Arc<MappedBytes>,
+    bytes: Arc<MappedBytes>,
 }
 
-#[derive(Debug)]
-struct MappedBytes(Mmap);
-
-impl AsRef<[u8]> for MappedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
+struct MappedBytes {
+    /// `None` only while it is dropped.
+    map: Option<Mmap>,
+    region: &'static Region,
 }
 
 impl Mapping {
@@ -31,41 +32,92 @@ impl Mapping {
     /// # Errors
     /// `Exhausted` when no more mappings are allowed, else as the system fails.
     pub(super) fn new(file: &File, path: &Path) -> Result<Self> {
-        // Another process that truncates or overwrites the file in place breaks the argument below:
-        // views are promised only while files are unmodified, and `io="pread"` maps nothing.
+        guard::arm();
         // SAFETY: published files are never written again by this library, so the mapped bytes
-        // stay what they are for as long as the mapping lives.
+        // stay what they are for as long as the mapping lives. Another process may break that:
+        // bytes that vanish raise a signal that `guard` turns into an error in sections, and
+        // `LazyFile::check_unchanged` notices bytes that changed before anything made of them is
+        // handed on. Views are promised only while files are unmodified; `io="pread"` maps
+        // nothing.
         let map = unsafe { Mmap::map(file) }.map_err(|e| Error::from_io("map", path, &e))?;
         // Samples are read in random order: read-ahead around each would waste the page cache.
         // A refused hint costs speed only.
         let _ = map.advise(Advice::Random);
-        Ok(Self { map: Arc::new(MappedBytes(map)) })
+        let start = map.as_ptr() as usize;
+        let range = start..start.saturating_add(map.len());
+        let region = regions::register(&range, path.display().to_string());
+        Ok(Self { bytes: Arc::new(MappedBytes { map: Some(map), region }) })
     }
 
     /// The mapped bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        (*self.map).as_ref()
+    ///
+    /// # Errors
+    /// `Conflict` when some of them could not be read once.
+    #[inline]
+    pub fn bytes<'a>(&'a self, _inside: Section<'a>) -> Result<&'a [u8]> {
+        self.check_readable()?;
+        Ok((*self.bytes).as_ref())
     }
 
-    /// The mapped bytes as an Arrow buffer that keeps the mapping alive.
-    pub fn to_buffer(&self) -> Buffer {
-        Buffer::from(bytes::Bytes::from_owner(SharedMap(Arc::clone(&self.map))))
+    /// The mapped bytes as an Arrow buffer that keeps the mapping alive. Whoever touches it does
+    /// so in a guarded section, or dies with the process when the file is cut short.
+    ///
+    /// # Errors
+    /// `Conflict` when some of them could not be read once.
+    pub fn view(&self) -> Result<Buffer> {
+        self.check_readable()?;
+        Ok(Buffer::from(bytes::Bytes::from_owner(SharedBytes(Arc::clone(&self.bytes)))))
+    }
+
+    /// Fails when some bytes could not be read once: the file is refused ever after.
+    ///
+    /// # Errors
+    /// `Conflict` then.
+    #[inline]
+    pub fn check_readable(&self) -> Result<()> {
+        if self.bytes.region.is_lost() {
+            return Err(guard::unreadable(&self.bytes.region.name()));
+        }
+        Ok(())
     }
 
     /// Asks the kernel to read `range` ahead; a hint.
     pub fn advise_willneed(&self, range: Range<u64>) {
-        let len = self.as_slice().len() as u64;
+        let Some(map) = &self.bytes.map else { return };
+        let len = map.len() as u64;
         let (start, end) = (range.start.min(len), range.end.min(len));
         if start < end {
             let (start, len) = (start as usize, (end - start) as usize);
-            let _ = self.map.0.advise_range(Advice::WillNeed, start, len);
+            let _ = map.advise_range(Advice::WillNeed, start, len);
         }
     }
 }
 
-struct SharedMap(Arc<MappedBytes>);
+impl AsRef<[u8]> for MappedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
 
-impl AsRef<[u8]> for SharedMap {
+impl std::fmt::Debug for MappedBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} mapped bytes", self.as_ref().len())
+    }
+}
+
+impl Drop for MappedBytes {
+    fn drop(&mut self) {
+        // The place of lost pages stays ours for ever: another thread may be about to put
+        // something there. It holds no memory of its own.
+        if !self.region.release() {
+            std::mem::forget(self.map.take());
+        }
+    }
+}
+
+struct SharedBytes(Arc<MappedBytes>);
+
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         (*self.0).as_ref()
     }

@@ -6,7 +6,10 @@
 //!   ^ faulty         the same, failing where a test says (feature "faults")
 //!   ^ crash, disk    the same, remembering what a power loss could leave (feature "faults")
 //! ReadFile           what reading needs: a mapping, or reads at an offset
+//!   ^ identity       whether a file still holds what it did
 //!   ^ mapping        the one place that maps memory
+//!   ^ guard          sections that survive the loss of mapped pages
+//!   ^ regions        which memory is mapped
 //! ```
 
 #[cfg(feature = "faults")]
@@ -15,19 +18,24 @@ mod crash;
 mod disk;
 #[cfg(feature = "faults")]
 mod faulty;
+mod guard;
+mod identity;
 mod local;
 mod lock;
 mod mapping;
 mod read_file;
+mod regions;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
+pub use guard::{Section, guarded, guarded_once};
+pub use identity::{Baseline, FileIdentity};
 pub use local::LocalStore;
 pub use lock::{AllLocks, DirLock};
 pub use mapping::Mapping;
-pub use read_file::{FileIdentity, IoMode, ReadFile};
+pub use read_file::{IoMode, ReadFile};
 
 #[cfg(feature = "faults")]
 pub use crash::CrashStore;

@@ -3,11 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::fstatfs;
 
+use super::guard::{guarded, unreadable};
+use super::identity::{Baseline, FileIdentity};
 use super::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -23,35 +25,11 @@ pub enum IoMode {
     Pread,
 }
 
-/// What tells a file from another one, or from itself before a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileIdentity {
-    device: u64,
-    inode: u64,
-    size_bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    is_removed: bool,
-}
-
-impl FileIdentity {
-    fn of(meta: &fs::Metadata) -> Self {
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size_bytes: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-            is_removed: meta.nlink() == 0,
-        }
-    }
-}
-
 /// An open file. The descriptor of a mapped one is closed: the mapping does without.
 #[derive(Debug)]
 pub struct ReadFile {
     path: PathBuf,
-    identity: FileIdentity,
+    baseline: Baseline,
     access: Access,
 }
 
@@ -92,12 +70,13 @@ impl ReadFile {
         } else {
             Access::Offsets(file)
         };
-        Ok(Self { path: path.to_owned(), identity: FileIdentity::of(&meta), access })
+        let baseline = Baseline::new(FileIdentity::of(&meta));
+        Ok(Self { path: path.to_owned(), baseline, access })
     }
 
     /// Length when it was opened.
     pub fn size_bytes(&self) -> u64 {
-        self.identity.size_bytes
+        self.baseline.opened().size_bytes()
     }
 
     /// The mapping, unless the file is read at offsets.
@@ -111,7 +90,8 @@ impl ReadFile {
     /// Fills `out` with the bytes at `offset`.
     ///
     /// # Errors
-    /// `Corrupt` when the file ends before that.
+    /// `Corrupt` when the file ended before that when it was opened, `Conflict` when it was cut
+    /// short since.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let end = offset.saturating_add(out.len() as u64);
         let short = || {
@@ -126,14 +106,15 @@ impl ReadFile {
             return Err(short());
         }
         match &self.access {
-            Access::Mapped(mapping) => {
+            Access::Mapped(mapping) => guarded(|section| {
                 let range = offset as usize..end as usize;
-                let bytes = mapping.as_slice().get(range).ok_or_else(short)?;
-                out.copy_from_slice(bytes);
+                out.copy_from_slice(mapping.bytes(section)?.get(range).ok_or_else(short)?);
                 Ok(())
-            }
+            }),
             Access::Offsets(file) => match file.read_exact_at(out, offset) {
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(short()),
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    Err(unreadable(&self.path.display().to_string()))
+                }
                 outcome => outcome.map_err(|e| Error::from_io("read", &self.path, &e)),
             },
         }
@@ -141,7 +122,7 @@ impl ReadFile {
 
     /// Which file this is and how it was when opened.
     pub fn identity(&self) -> FileIdentity {
-        self.identity
+        self.baseline.opened()
     }
 
     /// Whether the bytes behind this handle may have changed since it was opened. Removing the
@@ -159,15 +140,7 @@ impl ReadFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(Error::from_io("look at", &self.path, &e)),
         };
-        let was = self.identity;
-        if (now.device, now.inode) != (was.device, was.inode) {
-            return Ok(false);
-        }
-        if now.is_removed {
-            // Unlinking changes the change time by itself.
-            return Ok((now.size_bytes, now.modified) != (was.size_bytes, was.modified));
-        }
-        Ok(now != was)
+        Ok(now.is_same_file(&self.identity()) && !self.baseline.holds(now))
     }
 
     /// Asks the kernel to read `range` ahead; a hint.

@@ -61,7 +61,7 @@ fn a_mapping_outlives_file_and_reader() {
     let path = root.path().join("a");
     write(&path, b"hello");
     let file = ReadFile::open(&path, IoMode::Mmap).unwrap();
-    let buffer = file.mapped().unwrap().to_buffer();
+    let buffer = file.mapped().unwrap().view().unwrap();
     drop(file);
     fs::remove_file(&path).unwrap();
     assert_eq!(buffer.as_slice(), b"hello");
@@ -101,6 +101,61 @@ fn a_change_in_place_is_noticed_and_a_removal_is_none() {
         fs::write(&path, b"longer than before").unwrap();
         assert!(file.changed().unwrap(), "{io:?}");
     }
+}
+
+#[test]
+fn a_file_that_shrinks_is_a_conflict_and_refused_ever_after() {
+    let root = directory();
+    let path = root.path().join("a");
+    for io in [IoMode::Mmap, IoMode::Pread] {
+        let _ = fs::remove_file(&path);
+        write(&path, &vec![7; 1 << 20]);
+        let file = ReadFile::open(&path, io).unwrap();
+        let mut out = [0; 8];
+        file.read_at(1 << 19, &mut out).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
+        for _ in 0..2 {
+            let error = file.read_at(1 << 19, &mut out).unwrap_err();
+            assert_eq!(error.kind(), Kind::Conflict, "{error}");
+            assert!(error.message().contains(&*path.to_string_lossy()), "{error}");
+            assert!(file.changed().unwrap());
+        }
+    }
+}
+
+#[test]
+fn changes_around_the_contents_are_none_and_touching_the_file_is_one() {
+    let root = directory();
+    let (path, link) = (root.path().join("a"), root.path().join("link"));
+    write(&path, b"hello");
+    let file = ReadFile::open(&path, IoMode::Mmap).unwrap();
+    let tick = || {
+        // Times of files have the grain of the kernel's clock: the next change shows on this one.
+        let probe = root.path().join("probe");
+        let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        write(&probe, b"x");
+        let begin = time(&probe);
+        while time(&probe) == begin {
+            fs::write(&probe, b"x").unwrap();
+        }
+        fs::remove_file(&probe).unwrap();
+    };
+    tick();
+    fs::hard_link(&path, &link).unwrap();
+    assert!(!file.changed().unwrap(), "another name");
+    tick();
+    fs::remove_file(&link).unwrap();
+    assert!(!file.changed().unwrap(), "one name less");
+    tick();
+    let mut mode = fs::metadata(&path).unwrap().permissions();
+    mode.set_readonly(true);
+    fs::set_permissions(&path, mode).unwrap();
+    assert!(!file.changed().unwrap(), "another mode");
+    // Whoever writes and puts the modification time back moves the change time alone.
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    tick();
+    fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    assert!(file.changed().unwrap());
 }
 
 #[test]

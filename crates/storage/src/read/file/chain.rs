@@ -7,6 +7,7 @@ use super::lazy_file::LazyFile;
 use crate::format::digest::{
     DIGESTS_HEADER_BYTES, Digest, DigestLayout, leaf_count, leaves_match, to_hex,
 };
+use crate::store::Section;
 use crate::{Error, Result};
 
 /// `digests.bin` of an open cache.
@@ -28,6 +29,7 @@ impl Chain {
     /// `Corrupt` when header or leaves are not those the manifest stands for.
     pub fn leaves(
         &self,
+        _inside: Section<'_>,
         number: usize,
         name: &str,
         size_bytes: u64,

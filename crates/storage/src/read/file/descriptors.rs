@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::origin::conflict;
 use crate::Result;
-use crate::store::{FileIdentity, IoMode, ReadFile};
+use crate::store::{Baseline, IoMode, ReadFile};
 
 /// Descriptors kept open by all caches of this process: a quarter of the usual limit of 1,024,
 /// so that 10,000 shards or 1,000 caches never exhaust it.
@@ -24,15 +24,15 @@ static OPEN: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 /// and the child would wait for ever. Whoever fails to get one opens the file for itself.
 pub(in crate::read) struct Descriptor {
     path: PathBuf,
-    identity: FileIdentity,
+    baseline: Baseline,
     slot: Arc<Slot>,
 }
 
 impl Descriptor {
     /// Takes over `file`, just opened at `path`.
     pub fn new(path: PathBuf, file: ReadFile) -> Self {
-        let identity = file.identity();
-        let descriptor = Self { path, identity, slot: Arc::default() };
+        let baseline = Baseline::new(file.identity());
+        let descriptor = Self { path, baseline, slot: Arc::default() };
         descriptor.keep(Arc::new(file));
         descriptor
     }
@@ -47,7 +47,7 @@ impl Descriptor {
             return use_file(&file);
         }
         let file = Arc::new(ReadFile::open(&self.path, IoMode::Pread)?);
-        if file.identity() != self.identity {
+        if !self.baseline.holds(file.identity()) {
             return Err(conflict(&self.path));
         }
         self.keep(Arc::clone(&file));

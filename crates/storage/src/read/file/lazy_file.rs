@@ -8,7 +8,7 @@ use arrow_buffer::Buffer;
 
 use super::descriptors::Descriptor;
 use super::origin::Origin;
-use crate::store::{IoMode, ReadFile};
+use crate::store::{Baseline, IoMode, Mapping, ReadFile, Section};
 use crate::{Error, Kind, Result};
 
 /// A file that costs no descriptor and no mapping before it is used.
@@ -20,10 +20,17 @@ pub(in crate::read) struct LazyFile {
 }
 
 enum Opened {
-    /// The whole file, and a descriptor while there are few: asking it for a change costs a third
-    /// of asking the path.
-    Mapped(Buffer, ReadFile, Descriptor),
+    Mapped(Box<Mapped>),
     Read(Descriptor),
+}
+
+struct Mapped {
+    file: ReadFile,
+    mapping: Mapping,
+    /// All of it, for others.
+    view: Buffer,
+    /// Open while there are few: asking it for a change costs a third of asking the path.
+    twin: Descriptor,
 }
 
 impl LazyFile {
@@ -43,29 +50,45 @@ impl LazyFile {
         self.size_bytes
     }
 
-    /// The mapping of the whole file, or `None` where it is read by copying.
+    /// Whether the file is mapped. Opens it.
     #[inline]
-    pub fn mapping(&self) -> Result<Option<&Buffer>> {
-        Ok(match self.opened()? {
-            Opened::Mapped(buffer, ..) => Some(buffer),
-            Opened::Read(_) => None,
-        })
+    pub fn is_mapped(&self) -> Result<bool> {
+        self.opened().map(|opened| matches!(opened, Opened::Mapped(_)))
+    }
+
+    /// The mapped bytes of the whole file, or `None` where it is read by copying.
+    #[inline]
+    pub fn mapped<'a>(&'a self, section: Section<'a>) -> Result<Option<&'a [u8]>> {
+        match self.opened()? {
+            Opened::Mapped(mapped) => mapped.mapping.bytes(section).map(Some),
+            Opened::Read(_) => Ok(None),
+        }
+    }
+
+    /// `range` of a mapped file, to be touched in guarded sections or by others.
+    pub fn view(&self, range: &Range<u64>) -> Result<Buffer> {
+        let place = self.check_range(range)?;
+        match self.opened()? {
+            Opened::Mapped(mapped) => {
+                mapped.mapping.check_readable()?;
+                Ok(mapped.view.slice_with_length(place.start, place.len()))
+            }
+            Opened::Read(_) => Err(Error::internal(format!("{} is not mapped", self.name))),
+        }
     }
 
     /// The bytes of `range`, unverified: shared with the mapping, or read.
     pub fn buffer(&self, range: Range<u64>) -> Result<Buffer> {
-        let place = self.check_range(&range)?;
-        match self.opened()? {
-            Opened::Mapped(buffer, ..) => Ok(buffer.slice_with_length(place.start, place.len())),
-            Opened::Read(_) => {
-                let mut bytes = Vec::new();
-                let too_large = |_| crate::read::expansion::too_large(place.len() as u64);
-                bytes.try_reserve_exact(place.len()).map_err(too_large)?;
-                bytes.resize(place.len(), 0);
-                self.read_at(range.start, &mut bytes)?;
-                Ok(Buffer::from_vec(bytes))
-            }
+        if self.is_mapped()? {
+            return self.view(&range);
         }
+        let place = self.check_range(&range)?;
+        let mut bytes = Vec::new();
+        let too_large = |_| crate::read::expansion::too_large(place.len() as u64);
+        bytes.try_reserve_exact(place.len()).map_err(too_large)?;
+        bytes.resize(place.len(), 0);
+        self.read_at(range.start, &mut bytes)?;
+        Ok(Buffer::from_vec(bytes))
     }
 
     /// `range` as positions in memory, if it lies within the file.
@@ -89,7 +112,7 @@ impl LazyFile {
     /// Fills `out` with the unverified bytes at `offset` of a file that is not mapped.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         match self.opened()? {
-            Opened::Mapped(_, file, _) => file.read_at(offset, out),
+            Opened::Mapped(mapped) => mapped.file.read_at(offset, out),
             Opened::Read(descriptor) => {
                 descriptor.with(|file| file.read_at(offset, out)).map_err(|e| self.explain(e))
             }
@@ -98,20 +121,25 @@ impl LazyFile {
 
     /// A hint; failure costs speed only.
     pub fn advise_willneed(&self, range: Range<u64>) {
-        if let Ok(Opened::Mapped(_, file, _)) = self.opened() {
-            file.advise_willneed(range);
+        if let Ok(Opened::Mapped(mapped)) = self.opened() {
+            mapped.file.advise_willneed(range);
         }
     }
 
-    /// Fails when an opened file changed since.
+    /// Fails when an opened file changed since, or could not be read.
     pub fn check_unchanged(&self) -> Result<()> {
         let changed = match self.opened.get() {
             None => false,
-            Some(Opened::Mapped(_, file, descriptor)) => match descriptor.kept() {
-                Some(kept) => kept.changed()?,
-                None => file.changed()?,
-            },
-            Some(Opened::Read(descriptor)) => descriptor.with(ReadFile::changed)?,
+            Some(Opened::Mapped(mapped)) => {
+                mapped.mapping.check_readable()?;
+                match mapped.twin.kept() {
+                    Some(kept) => kept.changed()?,
+                    None => mapped.file.changed()?,
+                }
+            }
+            Some(Opened::Read(descriptor)) => {
+                descriptor.with(ReadFile::changed).map_err(|e| self.explain(e))?
+            }
         };
         if changed { Err(self.origin.conflict(&self.name)) } else { Ok(()) }
     }
@@ -141,14 +169,15 @@ impl LazyFile {
         if self.origin.is_replaced() {
             return Err(self.origin.conflict(&self.name));
         }
-        let Some(buffer) = file.mapped().map(|mapping| mapping.to_buffer()) else {
+        let Some(mapping) = file.mapped().cloned() else {
             return Ok(Opened::Read(Descriptor::new(path, file)));
         };
         let twin = ReadFile::open(&path, IoMode::Pread)?;
-        if twin.identity() != file.identity() {
+        if !Baseline::new(file.identity()).holds(twin.identity()) {
             return Err(self.origin.conflict(&self.name));
         }
-        Ok(Opened::Mapped(buffer, file, Descriptor::new(path, twin)))
+        let (view, twin) = (mapping.view()?, Descriptor::new(path, twin));
+        Ok(Opened::Mapped(Box::new(Mapped { file, mapping, view, twin })))
     }
 
     /// A file that is gone or short because its cache was replaced is a conflict, not damage.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::format::limits::MANIFEST_BYTES_MAX;
 use crate::format::manifest::MANIFEST_FILE;
-use crate::store::{FileIdentity, IoMode, ReadFile};
+use crate::store::{Baseline, IoMode, ReadFile};
 use crate::{Error, Result};
 
 /// Where a cache lies and how its files are read.
@@ -14,7 +14,7 @@ pub(in crate::read) struct Origin {
     pub directory: PathBuf,
     /// As the caller asked.
     pub io: IoMode,
-    manifest: FileIdentity,
+    manifest: Baseline,
 }
 
 impl Origin {
@@ -35,7 +35,7 @@ impl Origin {
         }
         let mut bytes = vec![0; size as usize];
         file.read_at(0, &mut bytes)?;
-        Ok((Self { directory, io, manifest: file.identity() }, bytes))
+        Ok((Self { directory, io, manifest: Baseline::new(file.identity()) }, bytes))
     }
 
     /// Path of the file `name`.
@@ -46,7 +46,7 @@ impl Origin {
     /// Whether another cache, or none, is there now: files not yet opened are lost to us.
     pub fn is_replaced(&self) -> bool {
         let now = ReadFile::open(&self.directory.join(MANIFEST_FILE), IoMode::Pread);
-        now.map_or(true, |file| file.identity() != self.manifest)
+        now.map_or(true, |file| !self.manifest.holds(file.identity()))
     }
 
     /// The error for a file that is not what it was when the cache was opened.

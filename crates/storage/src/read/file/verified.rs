@@ -12,6 +12,7 @@ use super::chain::Chain;
 use super::lazy_file::LazyFile;
 use crate::format::digest::{Digest, block_count, block_digest, leaf_count, to_hex};
 use crate::format::limits::BLOCK_BYTES;
+use crate::store::Section;
 use crate::{Error, Result};
 
 /// Unverified blocks read by one `pread`: 1 MiB amortises the call and stays in the L2 cache
@@ -31,6 +32,7 @@ pub(in crate::read) struct VerifiedFile {
 /// A mapped file, for many small reads.
 #[derive(Clone, Copy)]
 pub(in crate::read) struct MappedView<'a> {
+    section: Section<'a>,
     file: &'a VerifiedFile,
     bytes: &'a [u8],
     checks: Option<&'a Checks>,
@@ -63,49 +65,51 @@ impl VerifiedFile {
 
     /// Whether ranges come from a mapping, without copy. Opens the file.
     pub fn is_mapped(&self) -> Result<bool> {
-        self.file.mapping().map(|mapping| mapping.is_some())
+        self.file.is_mapped()
     }
 
     /// The verified bytes of `range` of a mapped file.
-    pub fn slice(&self, range: Range<u64>) -> Result<&[u8]> {
-        let mapping = self.mapping()?;
+    pub fn slice<'a>(&'a self, section: Section<'a>, range: Range<u64>) -> Result<&'a [u8]> {
+        let mapped = self.file.mapped(section)?;
+        let mapped =
+            mapped.ok_or_else(|| Error::internal(format!("{} is not mapped", self.name())))?;
         let place = self.file.check_range(&range)?;
-        self.verify_mapped(mapping, &range)?;
-        mapping.get(place).ok_or_else(|| self.file.out_of_range(&range))
+        self.verify_mapped(section, mapped, &range)?;
+        mapped.get(place).ok_or_else(|| self.file.out_of_range(&range))
     }
 
     /// The mapped file with what [`VerifiedFile::slice`] looks up each time; `None` where it is
     /// not mapped.
-    pub fn view(&self) -> Result<Option<MappedView<'_>>> {
-        Ok(match self.file.mapping()? {
+    pub fn view<'a>(&'a self, section: Section<'a>) -> Result<Option<MappedView<'a>>> {
+        Ok(match self.file.mapped(section)? {
             None => None,
-            Some(mapping) => {
-                Some(MappedView { file: self, bytes: mapping.as_slice(), checks: self.checks()? })
+            Some(bytes) => {
+                Some(MappedView { section, file: self, bytes, checks: self.checks(section)? })
             }
         })
     }
 
-    /// The verified bytes of `range`: shared with the mapping, or read.
-    pub fn buffer(&self, range: Range<u64>) -> Result<Buffer> {
-        let place = self.file.check_range(&range)?;
-        if let Some(mapping) = self.file.mapping()? {
-            self.verify_mapped(mapping, &range)?;
-            // `check_range` proved it for the manifest's size, `LazyFile` that the mapping has it.
-            return Ok(mapping.slice_with_length(place.start, place.len()));
+    /// The verified bytes of `range`: shared with the mapping, or read. What touches shared ones
+    /// does so in a section, or is nobody of ours.
+    pub fn buffer(&self, section: Section<'_>, range: Range<u64>) -> Result<Buffer> {
+        self.file.check_range(&range)?;
+        if let Some(mapped) = self.file.mapped(section)? {
+            self.verify_mapped(section, mapped, &range)?;
+            return self.file.view(&range);
         }
         let mut bytes = Vec::new();
-        self.read_append(range, &mut bytes, &mut Vec::new())?;
+        self.read_append(section, range, &mut bytes, &mut Vec::new())?;
         Ok(Buffer::from_vec(bytes))
     }
 
     /// The verified bytes of `range`: borrowed from the mapping, or read.
-    pub fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+    pub fn read<'a>(&'a self, section: Section<'a>, range: Range<u64>) -> Result<Cow<'a, [u8]>> {
         if self.is_mapped()? {
-            return self.slice(range).map(Cow::Borrowed);
+            return self.slice(section, range).map(Cow::Borrowed);
         }
         self.file.check_range(&range)?;
         let mut bytes = Vec::new();
-        self.read_append(range, &mut bytes, &mut Vec::new())?;
+        self.read_append(section, range, &mut bytes, &mut Vec::new())?;
         Ok(Cow::Owned(bytes))
     }
 
@@ -113,6 +117,7 @@ impl VerifiedFile {
     /// time, which are read whole so that the bytes hashed are the bytes handed out.
     pub fn read_append(
         &self,
+        section: Section<'_>,
         range: Range<u64>,
         out: &mut Vec<u8>,
         scratch: &mut Vec<u8>,
@@ -121,15 +126,15 @@ impl VerifiedFile {
         out.try_reserve(place.len())
             .map_err(|_| crate::read::expansion::too_large(place.len() as u64))?;
         if self.is_mapped()? {
-            out.extend_from_slice(self.slice(range)?);
+            out.extend_from_slice(self.slice(section, range)?);
             return Ok(());
         }
         let start = out.len();
         out.resize(start + place.len(), 0);
         let target = out.get_mut(start..).unwrap_or_default();
-        match self.checks()? {
+        match self.checks(section)? {
             None => self.file.read_at(range.start, target),
-            Some(checks) => self.read_checked(checks, range, target, scratch),
+            Some(checks) => self.read_checked(section, checks, range, target, scratch),
         }
     }
 
@@ -158,18 +163,13 @@ impl VerifiedFile {
         self.file.check_unchanged()
     }
 
-    fn mapping(&self) -> Result<&Buffer> {
-        self.file
-            .mapping()?
-            .ok_or_else(|| Error::internal(format!("{} is not mapped", self.name())))
-    }
-
-    fn checks(&self) -> Result<Option<&Checks>> {
+    fn checks(&self, section: Section<'_>) -> Result<Option<&Checks>> {
         if let Some(checks) = self.checks.get() {
             return Ok(Some(checks));
         }
         let Some(chain) = &self.chain else { return Ok(None) };
-        let leaves = chain.leaves(self.number, self.name(), self.size_bytes(), &self.root)?;
+        let (name, size) = (self.name(), self.size_bytes());
+        let leaves = chain.leaves(section, self.number, name, size, &self.root)?;
         let words = block_count(self.size_bytes()).div_ceil(64) as usize;
         let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
         // Never `get_or_init`: a thread lost to `fork` in the middle of it would block its child.
@@ -177,21 +177,27 @@ impl VerifiedFile {
         Ok(self.checks.get())
     }
 
-    fn verify_mapped(&self, mapping: &Buffer, range: &Range<u64>) -> Result<()> {
-        let Some(checks) = self.checks()? else { return Ok(()) };
+    fn verify_mapped(&self, section: Section<'_>, mapped: &[u8], range: &Range<u64>) -> Result<()> {
+        let Some(checks) = self.checks(section)? else { return Ok(()) };
         for block in blocks_of(range) {
             if !checks.is_verified(block) {
                 let place = self.block_range(block);
-                let bytes = mapping.get(place.start as usize..place.end as usize);
+                let bytes = mapped.get(place.start as usize..place.end as usize);
                 let bytes = bytes.ok_or_else(|| self.file.out_of_range(&place))?;
-                self.verify_block(checks, block, bytes)?;
+                self.verify_block(section, checks, block, bytes)?;
             }
         }
         Ok(())
     }
 
     #[cold]
-    fn verify_block(&self, checks: &Checks, block: u64, bytes: &[u8]) -> Result<()> {
+    fn verify_block(
+        &self,
+        _leaves: Section<'_>,
+        checks: &Checks,
+        block: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let found = block_digest(block, bytes, self.size_bytes());
         let expected = if leaf_count(self.size_bytes()) == 0 {
             self.root
@@ -223,6 +229,7 @@ impl VerifiedFile {
     /// Fills `target` with `range`: runs of verified blocks by one read, others whole.
     fn read_checked(
         &self,
+        section: Section<'_>,
         checks: &Checks,
         range: Range<u64>,
         target: &mut [u8],
@@ -245,7 +252,7 @@ impl VerifiedFile {
                 scratch.resize((run.end - run.start) as usize, 0);
                 self.file.read_at(run.start, scratch)?;
                 for (index, bytes) in scratch.chunks(BLOCK_BYTES as usize).enumerate() {
-                    self.verify_block(checks, block + index as u64, bytes)?;
+                    self.verify_block(section, checks, block + index as u64, bytes)?;
                 }
                 let from = (wanted.start - run.start) as usize;
                 let bytes = scratch.get(from..from + target.len());
@@ -266,7 +273,7 @@ impl<'a> MappedView<'a> {
             && self.checks.is_none_or(|checks| checks.is_verified(last));
         match self.bytes.get(range.start as usize..range.end as usize) {
             Some(bytes) if is_known => Ok(bytes),
-            _ => self.file.slice(range),
+            _ => self.file.slice(self.section, range),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::verified::{MappedView, VerifiedFile};
 use crate::Result;
+use crate::store::Section;
 
 /// Bytes read around a small range of a file that is not mapped: one page costs as much as 8
 /// bytes do, and holds the next 511 values of an 8-byte column.
@@ -13,6 +14,7 @@ const WINDOW_BYTES: u64 = 4096;
 /// Small reads of one file. The bytes it keeps were verified; the file may change afterwards, so
 /// a window lives no longer than one call of the reader.
 pub(in crate::read) struct Window<'a> {
+    section: Section<'a>,
     file: &'a VerifiedFile,
     mapped: Option<MappedView<'a>>,
     held: Range<u64>,
@@ -22,9 +24,9 @@ pub(in crate::read) struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// A cursor that has read nothing yet.
-    pub fn new(file: &'a VerifiedFile) -> Result<Self> {
-        let mapped = file.view()?;
-        Ok(Self { file, mapped, held: 0..0, bytes: Vec::new(), scratch: Vec::new() })
+    pub fn new(section: Section<'a>, file: &'a VerifiedFile) -> Result<Self> {
+        let mapped = file.view(section)?;
+        Ok(Self { section, file, mapped, held: 0..0, bytes: Vec::new(), scratch: Vec::new() })
     }
 
     /// The verified bytes of `range`.
@@ -50,7 +52,8 @@ impl<'a> Window<'a> {
             let start = start.min(range.start);
             self.held = 0..0;
             self.bytes.clear();
-            self.file.read_append(start..end, &mut self.bytes, &mut self.scratch)?;
+            let (bytes, scratch) = (&mut self.bytes, &mut self.scratch);
+            self.file.read_append(self.section, start..end, bytes, scratch)?;
             self.held = start..end;
         }
         let from = (range.start - self.held.start) as usize;

@@ -12,16 +12,17 @@ use crate::read::cache::Cache;
 use crate::read::columns::{read_buffer, read_header};
 use crate::read::expansion::too_large;
 use crate::read::locate::PayloadPlace;
+use crate::store::{Section, guarded};
 use crate::{Error, Result};
 
 impl Cache {
     pub(super) fn fetch_from_batches(
         &self,
+        _inside: Section<'_>,
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
         out: &mut Vec<Payload>,
     ) -> Result<()> {
-        self.check_shards_unchanged(places)?;
         // In batch order each batch is decompressed once, however the places are mixed.
         let mut order = Vec::with_capacity(places.len());
         for (position, place) in places.iter().enumerate() {
@@ -35,7 +36,9 @@ impl Cache {
         let mut ranges = vec![0..0; places.len()];
         for (shard, batch, offset, raw_len, position) in order {
             let key = BatchKey { instance: self.instance, shard, batch };
-            let payloads = fetcher.batch(key, || self.read_batch_payloads(shard, batch))?;
+            // A section of its own: what a loss spoiled must not be kept for later calls.
+            let read = || guarded(|section| self.read_batch_payloads(section, shard, batch));
+            let payloads = fetcher.batch(key, read)?;
             let end = offset.checked_add(u64::from(raw_len));
             let end = end.filter(|&end| end <= payloads.len() as u64).ok_or_else(|| {
                 Error::corrupt(format!(
@@ -60,9 +63,9 @@ impl Cache {
     }
 
     /// The payload buffer of a batch, decompressed.
-    fn read_batch_payloads(&self, shard: u32, batch: u32) -> Result<Buffer> {
+    fn read_batch_payloads(&self, section: Section<'_>, shard: u32, batch: u32) -> Result<Buffer> {
         let file = &self.shard(shard)?.file;
-        let layout = self.shard_layout(shard)?;
+        let layout = self.shard_layout(section, shard)?;
         let place = layout.batches.get(batch as usize).ok_or_else(|| {
             Error::corrupt(format!(
                 "index names batch {batch}; {} has {}; rebuild the cache",
@@ -70,7 +73,7 @@ impl Cache {
                 layout.batches.len()
             ))
         })?;
-        let header = read_header(file, place, &self.shard_schema())?;
+        let header = read_header(section, file, place, &self.shard_schema())?;
         // `decode_batch_header` matched buffers to columns; the payload column is the last.
         let range = header.buffers.last().cloned();
         let range = range.ok_or_else(|| Error::internal("a shard without payload column"))?;
@@ -78,6 +81,6 @@ impl Cache {
             file.advise_willneed(&range);
         }
         let raw_max = self.manifest.payload_bytes_total.min(PAYLOAD_BYTES_MAX);
-        read_buffer(file, range, header.compression, raw_max)
+        read_buffer(section, file, range, header.compression, raw_max)
     }
 }

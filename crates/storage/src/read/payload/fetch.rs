@@ -13,6 +13,7 @@ use crate::format::limits::BLOCK_BYTES;
 use crate::read::cache::Cache;
 use crate::read::file::VerifiedFile;
 use crate::read::locate::PayloadPlace;
+use crate::store::{Section, guarded};
 use crate::{Error, Result};
 
 /// The bytes of one payload: read-only, and alive as long as it is.
@@ -20,14 +21,19 @@ use crate::{Error, Result};
 pub struct Payload(pub(super) Buffer);
 
 impl Payload {
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
+    /// The bytes. What is made of them is handed on after [`Cache::check_shard_unchanged`].
+    pub fn bytes<'a>(&'a self, _inside: Section<'a>) -> &'a [u8] {
         self.0.as_slice()
     }
 
-    /// The bytes as an Arrow buffer, without copying.
-    pub fn into_buffer(self) -> Buffer {
-        self.0
+    /// How many bytes it has.
+    pub fn size_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The bytes as others may see them without copying: as long as the file is not modified.
+    pub fn as_view(&self) -> &[u8] {
+        self.0.as_slice()
     }
 }
 
@@ -53,8 +59,8 @@ impl Cache {
     /// as any of them. Takes memory for the raw bytes of `places`, and for one batch with
     /// compression scope `buffer`: the caller bounds them by the number of places.
     ///
-    /// Whoever copies out of payloads that [`Cache::is_shared`] calls
-    /// [`Cache::check_unchanged`] afterwards, before it hands the copies on.
+    /// Whoever makes something of shared payloads calls [`Cache::check_shard_unchanged`]
+    /// afterwards, before it hands that on; and [`Cache::check_tables_unchanged`] for the places.
     ///
     /// # Errors
     /// `Corrupt` for damage, naming file and block, `Conflict` when a file changed while open,
@@ -67,15 +73,18 @@ impl Cache {
     ) -> Result<()> {
         let kept = out.len();
         out.reserve(places.len());
-        let outcome = if self.manifest.compression.is_per_buffer() {
-            self.fetch_from_batches(places, fetcher, out)
-        } else if self.manifest.compression.is_per_payload() {
-            self.fetch_frames(places, fetcher, out)
-        } else if self.is_shared()? {
-            self.fetch_shared(places, out)
-        } else {
-            self.fetch_copies(places, fetcher, out)
-        };
+        let outcome = guarded(|section| {
+            out.truncate(kept);
+            if self.manifest.compression.is_per_buffer() {
+                self.fetch_from_batches(section, places, fetcher, out)
+            } else if self.manifest.compression.is_per_payload() {
+                self.fetch_frames(section, places, fetcher, out)
+            } else if self.is_shared()? {
+                self.fetch_shared(section, places, out)
+            } else {
+                self.fetch_copies(section, places, fetcher, out)
+            }
+        });
         if outcome.is_err() {
             out.truncate(kept);
         }
@@ -92,16 +101,23 @@ impl Cache {
             && self.shard(0)?.file.is_mapped()?)
     }
 
-    /// Fails when a shard of `places`, or the index or metadata they came from, changed since it
-    /// was opened: what was copied out of it before this call may be wrong. Costs a few
-    /// `stat`s.
+    /// Fails when the index or the metadata changed since it was opened: places and cells read
+    /// before this call may be wrong. Costs two `stat`s at most.
     ///
     /// # Errors
     /// `Conflict` when a file changed, `Unavailable` when that cannot be told.
-    pub fn check_unchanged(&self, places: &[PayloadPlace]) -> Result<()> {
+    pub fn check_tables_unchanged(&self) -> Result<()> {
         self.index.check_unchanged()?;
-        self.metadata.check_unchanged()?;
-        self.check_shards_unchanged(places)
+        self.metadata.check_unchanged()
+    }
+
+    /// Fails when a shard changed since it was opened: what was copied out of it before this call
+    /// may be wrong. Costs a `stat`.
+    ///
+    /// # Errors
+    /// As [`Cache::check_tables_unchanged`].
+    pub fn check_shard_unchanged(&self, shard: u32) -> Result<()> {
+        self.shard(shard)?.file.check_unchanged()
     }
 
     /// Asks the kernel to read the bytes of `places` ahead; a hint whose failure costs speed.
@@ -118,22 +134,26 @@ impl Cache {
         }
         shards.sort_unstable();
         shards.dedup();
-        shards.iter().try_for_each(|&shard| self.shard(shard)?.file.check_unchanged())
+        shards.iter().try_for_each(|&shard| self.check_shard_unchanged(shard))
     }
 
-    fn fetch_shared(&self, places: &[PayloadPlace], out: &mut Vec<Payload>) -> Result<()> {
-        // A file that shrank since it was mapped must be noticed before its pages are touched.
-        self.check_shards_unchanged(places)?;
+    fn fetch_shared(
+        &self,
+        section: Section<'_>,
+        places: &[PayloadPlace],
+        out: &mut Vec<Payload>,
+    ) -> Result<()> {
         self.advise_unverified(places);
         for place in places {
             let stored = self.stored(place)?;
-            out.push(Payload(self.shard(place.shard)?.file.buffer(stored.range)?));
+            out.push(Payload(self.shard(place.shard)?.file.buffer(section, stored.range)?));
         }
         Ok(())
     }
 
     fn fetch_copies(
         &self,
+        section: Section<'_>,
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
         out: &mut Vec<Payload>,
@@ -142,7 +162,8 @@ impl Cache {
         for place in places {
             let stored = self.stored(place)?;
             let file = &self.shard(place.shard)?.file;
-            file.read_append(stored.range, &mut arena.bytes, &mut fetcher.scratch)?;
+            let (bytes, scratch) = (&mut arena.bytes, &mut fetcher.scratch);
+            file.read_append(section, stored.range, bytes, scratch)?;
             arena.close_payload();
         }
         self.check_shards_unchanged(places)?;
@@ -152,16 +173,16 @@ impl Cache {
 
     fn fetch_frames(
         &self,
+        section: Section<'_>,
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
         out: &mut Vec<Payload>,
     ) -> Result<()> {
-        self.check_shards_unchanged(places)?;
         self.advise_unverified(places);
         let mut decompressor = fetcher.take_decompressor(self)?;
         let mut arena = Arena::new(places)?;
         for place in places {
-            self.append_frame(place, &mut decompressor, fetcher, &mut arena)?;
+            self.append_frame(section, place, &mut decompressor, fetcher, &mut arena)?;
             arena.close_payload();
         }
         fetcher.give_back(self, decompressor);
@@ -172,6 +193,7 @@ impl Cache {
 
     fn append_frame(
         &self,
+        section: Section<'_>,
         place: &PayloadPlace,
         decompressor: &mut Decompressor,
         fetcher: &mut Fetcher,
@@ -186,10 +208,11 @@ impl Cache {
         let start = range.start;
         let target = arena.grow(raw_len)?;
         let frame = if file.is_mapped()? {
-            file.slice(range)?
+            file.slice(section, range)?
         } else {
             fetcher.frame.clear();
-            file.read_append(range, &mut fetcher.frame, &mut fetcher.scratch)?;
+            let (frame, scratch) = (&mut fetcher.frame, &mut fetcher.scratch);
+            file.read_append(section, range, frame, scratch)?;
             fetcher.frame.as_slice()
         };
         decompressor

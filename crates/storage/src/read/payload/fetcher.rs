@@ -8,6 +8,7 @@ use arrow_buffer::Buffer;
 use crate::Result;
 use crate::format::codec::Decompressor;
 use crate::read::cache::Cache;
+use crate::store::{Section, guarded};
 
 /// Decompressed payload buffers kept by one thread: reading in order meets each batch of 1 MiB
 /// once, and a window of a few dozen batches still fits.
@@ -56,7 +57,16 @@ impl Fetcher {
         }
         let dictionary = match &cache.dictionary {
             None => None,
-            Some(file) => Some(file.read(0..file.size_bytes())?),
+            Some(file) => {
+                // A section and a check of its own: a dictionary that a loss or a change spoiled
+                // must not be kept for later calls.
+                let read = |section: Section<'_>| {
+                    Ok(file.read(section, 0..file.size_bytes())?.into_owned())
+                };
+                let bytes = guarded(read)?;
+                file.check_unchanged()?;
+                Some(bytes)
+            }
         };
         Decompressor::new(&cache.manifest.compression, dictionary.as_deref())
             .map_err(|e| e.within(cache.path().display()))

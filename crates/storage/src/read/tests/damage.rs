@@ -123,7 +123,7 @@ fn a_damaged_block_is_named_and_the_others_read_on() {
         for row in 0..9_u64 {
             let found = cache.payload(&cache.locate(row).unwrap(), &mut fetcher);
             match found {
-                Ok(payload) => assert_eq!(payload.as_slice(), written.payloads[row as usize]),
+                Ok(payload) => assert_eq!(payload.as_view(), written.payloads[row as usize]),
                 Err(error) => {
                     assert_eq!(error.kind(), Kind::Corrupt);
                     let place =
@@ -191,7 +191,7 @@ fn touch_all(cache: &Cache, columns: usize) {
         let _ = cache.fetch(std::slice::from_ref(place), &mut fetcher, &mut payloads);
     }
     for payload in &payloads {
-        assert!(payload.as_slice().len() as u64 <= cache.manifest().payload_bytes_total);
+        assert!(payload.as_view().len() as u64 <= cache.manifest().payload_bytes_total);
     }
     for column in 0..columns {
         let _ = cache.gather(column, &rows);

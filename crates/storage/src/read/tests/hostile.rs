@@ -20,7 +20,7 @@ fn read_row(written: &Written, row: u64) -> Vec<Result<usize>> {
     let read = |options| {
         let cache = Cache::open(written.path(), options)?;
         let payload = cache.payload(&cache.locate(row)?, &mut Fetcher::new())?;
-        Ok(payload.as_slice().len())
+        Ok(payload.as_view().len())
     };
     [&MAPPED, &COPIED].map(read).into()
 }

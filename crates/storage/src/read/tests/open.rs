@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 
 use tempfile::TempDir;
 
-use super::support::{COPIED, MAPPED, Plan, write, write_into};
+use super::support::{COPIED, MAPPED, Plan, check_unchanged, write, write_into};
 use crate::Kind;
 use crate::format::manifest::{INDEX_FILE, METADATA_FILE};
 use crate::read::{Cache, Fetcher};
@@ -80,13 +80,13 @@ fn a_file_changed_in_place_is_a_conflict() {
             let mut fetcher = Fetcher::new();
             cache.fetch(&places, &mut fetcher, &mut Vec::new()).unwrap();
             cache.gather(0, &[0]).unwrap();
-            cache.check_unchanged(&places).unwrap();
+            check_unchanged(&cache, &places).unwrap();
             let path = written.path().join(name);
             let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
             file.seek(std::io::SeekFrom::Start(100)).unwrap();
             file.write_all(&[0xee; 8]).unwrap();
             drop(file);
-            let error = cache.check_unchanged(&places).unwrap_err();
+            let error = check_unchanged(&cache, &places).unwrap_err();
             assert_eq!(error.kind(), Kind::Conflict, "{error}");
             assert!(error.message().contains("reopen"), "{error}");
         }
@@ -94,7 +94,7 @@ fn a_file_changed_in_place_is_a_conflict() {
 }
 
 #[test]
-fn a_truncated_shard_is_a_conflict_before_its_pages_are_touched() {
+fn a_truncated_shard_is_a_conflict_even_when_its_pages_are_touched() {
     let plan = Plan { rows: 9, payload_bytes: 150_000, ..Plan::default() };
     for options in [MAPPED, COPIED] {
         let written = write(&plan);
@@ -106,8 +106,11 @@ fn a_truncated_shard_is_a_conflict_before_its_pages_are_touched() {
         fs::OpenOptions::new().write(true).open(path).unwrap().set_len(4096).unwrap();
         let mut found = Vec::new();
         let error = cache.fetch(&places, &mut fetcher, &mut found).unwrap_err();
-        assert!(matches!(error.kind(), Kind::Conflict | Kind::Corrupt), "{error}");
+        assert_eq!(error.kind(), Kind::Conflict, "{error}");
+        assert!(error.message().contains("shards/000000.arrow"), "{error}");
         assert!(found.is_empty());
+        assert_eq!(cache.check_shard_unchanged(0).unwrap_err().kind(), Kind::Conflict);
+        written.check_gathered(&cache).unwrap();
     }
 }
 

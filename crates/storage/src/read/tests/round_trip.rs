@@ -65,11 +65,11 @@ fn mapped_views_share_the_mapping() {
     let once = cache.payload(&place, &mut fetcher).unwrap();
     let twice = cache.payload(&place, &mut fetcher).unwrap();
     assert!(cache.is_shared().unwrap());
-    assert_eq!(once.as_slice().as_ptr(), twice.as_slice().as_ptr());
+    assert_eq!(once.as_view().as_ptr(), twice.as_view().as_ptr());
 
     let (_, batches) = cache.shard_batches(0).unwrap();
     let payload = batches[0].columns().last().unwrap().as_binary::<i64>();
-    assert_eq!(payload.value(3).as_ptr(), once.as_slice().as_ptr());
+    assert_eq!(payload.value(3).as_ptr(), once.as_view().as_ptr());
 
     let start = |batches: &[arrow_array::RecordBatch]| {
         batches[0].column(0).as_primitive::<Int64Type>().values().as_ptr()
@@ -122,7 +122,7 @@ fn payloads_outlive_their_cache() {
         let cache = written.open(&options);
         let payload = cache.payload(&cache.locate(5).unwrap(), &mut Fetcher::new()).unwrap();
         drop(cache);
-        assert_eq!(payload.as_slice(), written.payloads[5]);
+        assert_eq!(payload.as_view(), written.payloads[5]);
     }
 }
 
@@ -135,7 +135,7 @@ fn one_fetcher_serves_many_caches() {
     for row in [8_u64, 0, 3, 8] {
         for (written, cache) in written.iter().zip(&caches) {
             let payload = cache.payload(&cache.locate(row).unwrap(), &mut fetcher).unwrap();
-            assert_eq!(payload.as_slice(), written.payloads[row as usize]);
+            assert_eq!(payload.as_view(), written.payloads[row as usize]);
         }
     }
 }

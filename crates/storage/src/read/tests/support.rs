@@ -18,7 +18,7 @@ use crate::format::codec::{Algo, Compression, Scope};
 use crate::format::digest::{FileHasher, encode_digests_header, to_hex};
 use crate::format::manifest::{DIGESTS_FILE, MANIFEST_FILE, Manifest};
 use crate::format::schema::StoredSchema;
-use crate::read::{Cache, Fetcher, OpenOptions};
+use crate::read::{Cache, Fetcher, OpenOptions, PayloadPlace};
 use crate::store::{IoMode, LocalStore};
 use crate::write::{CacheWriter, Encoder, GroupLimits, Identity, Ingest, WriteMode, WriteOptions};
 
@@ -92,14 +92,14 @@ impl Written {
         let (mut places, mut found) = (Vec::new(), Vec::new());
         cache.locate_many(&rows, &mut places)?;
         cache.fetch(&places, &mut fetcher, &mut found)?;
-        cache.check_unchanged(&places)?;
+        check_unchanged(cache, &places)?;
         assert_eq!(found.len(), rows.len());
         for (payload, &row) in found.iter().zip(&rows) {
-            assert_eq!(payload.as_slice(), self.payloads[row as usize], "row {row}");
+            assert_eq!(payload.as_view(), self.payloads[row as usize], "row {row}");
         }
         for row in 0..self.payloads.len() as u64 {
             let payload = cache.payload(&cache.locate(row)?, &mut fetcher)?;
-            assert_eq!(payload.into_buffer().as_slice(), self.payloads[row as usize]);
+            assert_eq!(payload.as_view(), self.payloads[row as usize]);
         }
         Ok(())
     }
@@ -135,6 +135,12 @@ impl Written {
         assert_eq!(start, self.payloads.len());
         Ok(())
     }
+}
+
+/// What readers ask before they hand anything on.
+pub fn check_unchanged(cache: &Cache, places: &[PayloadPlace]) -> Result<()> {
+    cache.check_tables_unchanged()?;
+    places.iter().try_for_each(|place| cache.check_shard_unchanged(place.shard))
 }
 
 /// One column of every stored type, nulls in most of them.
