@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use cap::Cap;
-use dataset_rt_fuzz_targets::{MEMORY_BYTES_MAX, Target, find, write_seeds};
+use dataset_rt_fuzz_targets::{MEMORY_BYTES_MAX, Target, find, is_panic_caught, write_seeds};
 use libfuzzer_sys::fuzz_target;
 
 /// Whoever asks for more than the limit gets no memory, and aborts unless it was ready for that.
@@ -22,6 +22,13 @@ fn start() {
         write_seeds(target, Path::new(&directory)).expect("seeds can be written");
     }
     let _ = TARGET.set(target);
+    // libFuzzer's own hook ends the process at any panic.
+    let end = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_panic_caught() {
+            end(panic);
+        }
+    }));
 }
 
 fuzz_target!(init: start(), |input: &[u8]| {

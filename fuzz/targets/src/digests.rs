@@ -55,8 +55,9 @@ fn check_leaves(input: &mut Input<'_>) {
     let is_true = rest.is_empty() && whole == digest.leaves && digest.leaves.len() >= 2;
     let size = digest.size_bytes;
     assert_eq!(rest.is_empty() && leaves_match(whole, size, &digest.root), is_true);
-    for (index, (block, leaf)) in data.chunks(BLOCK_BYTES as usize).zip(whole).enumerate() {
-        assert_eq!(block_digest(index as u64, block, size) == *leaf, *leaf == digest.leaves[index]);
+    let blocks = data.chunks(BLOCK_BYTES as usize).zip(&digest.leaves).zip(whole);
+    for (index, ((block, true_leaf), leaf)) in blocks.enumerate() {
+        assert_eq!(block_digest(index as u64, block, size) == *leaf, true_leaf == leaf);
     }
 }
 

@@ -77,7 +77,8 @@ fn check_payload(
     }
     // What was decoded before changes nothing.
     let mut again = vec![0xff; raw_len];
-    assert_eq!(decompressor.decompress(frame, &mut again), outcome);
+    let second = decompressor.decompress(frame, &mut again);
+    assert_eq!(second.is_ok(), outcome.is_ok());
     assert!(outcome.is_err() || again == decoded);
 }
 

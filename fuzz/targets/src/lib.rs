@@ -25,6 +25,8 @@ mod manifest;
 mod seal;
 mod table;
 
+pub use foreign::is_panic_caught;
+
 use std::fs;
 use std::io;
 use std::path::Path;
