@@ -114,7 +114,8 @@ fn check_batch(file: &Buffer, schema: &Schema, batch: &BatchLayout) -> Result<()
         columns.push(array);
     }
     if columns.len() == schema.fields().len() && batch.rows <= 1 << 16 {
-        encode_batch(schema, &columns, BodyCompression::None).expect("what was read can be written");
+        encode_batch(schema, &columns, BodyCompression::None)
+            .expect("what was read can be written");
     }
     Ok(())
 }

@@ -26,12 +26,8 @@ pub struct Base {
 /// One for each form of compression, each of several batches; then one with a file of more than
 /// one block, and one without stored columns.
 pub static BASES: LazyLock<Vec<Base>> = LazyLock::new(|| {
-    let codec = |algo, scope, dictionary_bytes| Compression {
-        algo,
-        scope,
-        dictionary_bytes,
-        level: None,
-    };
+    let codec =
+        |algo, scope, dictionary_bytes| Compression { algo, scope, dictionary_bytes, level: None };
     let mut bases = Vec::new();
     for compression in [
         Compression::default(),
@@ -122,9 +118,10 @@ fn schema(has_columns: bool) -> Result<StoredSchema> {
         ("at", ColumnType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC"))), true),
         ("nothing", ColumnType::Null, true),
     ];
-    let columns = columns.into_iter().filter(|_| has_columns).map(|(name, column_type, nullable)| {
-        StoredColumn { name: name.to_owned(), column_type, nullable }
-    });
+    let columns =
+        columns.into_iter().filter(|_| has_columns).map(|(name, column_type, nullable)| {
+            StoredColumn { name: name.to_owned(), column_type, nullable }
+        });
     StoredSchema::new(columns.collect())
 }
 

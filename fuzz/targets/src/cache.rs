@@ -96,7 +96,8 @@ impl Crafted {
             0 => manifest.payload_bytes_total = input.number(),
             1 => {
                 let shard = usize::from(input.byte()) % manifest.shards.len();
-                manifest.shards[shard].rows = manifest.shards[shard].rows.wrapping_add(input.number());
+                manifest.shards[shard].rows =
+                    manifest.shards[shard].rows.wrapping_add(input.number());
             }
             2 => manifest.columns.truncate(usize::from(input.byte())),
             _ => {

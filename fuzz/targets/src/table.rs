@@ -46,7 +46,9 @@ static STORED: LazyLock<RecordBatch> = LazyLock::new(|| {
     let zone: Option<Arc<str>> = Some(Arc::from("UTC"));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(rows.clone())),
-        Arc::new(Float64Array::from_iter_values(rows.clone().map(|row| f64::from_bits(row as u64)))),
+        Arc::new(Float64Array::from_iter_values(
+            rows.clone().map(|row| f64::from_bits(row as u64)),
+        )),
         Arc::new(LargeStringArray::from_iter_values(rows.clone().map(text))),
         Arc::new(LargeBinaryArray::from_iter_values(rows.clone().map(text))),
         Arc::new(BooleanArray::from_iter(rows.clone().map(|row| Some(row % 2 == 0)))),
@@ -88,7 +90,8 @@ fn columns(input: &mut Input<'_>, own: &[(&str, ArrayRef)], len: usize) -> Vec<(
 }
 
 fn batch(columns: Vec<(String, ArrayRef)>, len: usize) -> Option<RecordBatch> {
-    let fields = columns.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true));
+    let fields =
+        columns.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(len));
