@@ -258,6 +258,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seeds.push(vec![number, 255, 1, 0, 1]);
         seeds.push(vec![number, 240, 0, 100, 0, 2, b'7', b'8']);
         seeds.push(vec![number, 230, 15, 10, 0, 1]);
+        // Two files agree that the first payload has almost 2 GiB.
+        seeds.push(vec![number, 255, 0, 8, 1, 6, 76, 0, 8]);
     }
     seeds
 }

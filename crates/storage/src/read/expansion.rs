@@ -6,27 +6,14 @@ use crate::Kind;
 use crate::format::codec::Algo;
 use crate::format::ipc::BodyKind;
 
-/// zstd: a block of four bytes (three of header, one repeated) can stand for 128 KiB.
-const ZSTD_BYTES_PER_BYTE: u64 = 128 * 1024 / 4;
-/// LZ4: each further byte of a match length adds 255.
-const LZ4_BYTES_PER_BYTE: u64 = 255;
-
 /// Most raw bytes of a payload frame of `stored_len` bytes.
 pub(super) fn payload_bytes_max(algo: Algo, stored_len: u64) -> u64 {
-    match algo {
-        Algo::None => stored_len,
-        Algo::Lz4 => stored_len.saturating_mul(LZ4_BYTES_PER_BYTE),
-        Algo::Zstd => stored_len.saturating_mul(ZSTD_BYTES_PER_BYTE),
-    }
+    algo.raw_bytes_max(stored_len)
 }
 
 /// Most raw bytes of a compressed Arrow buffer of `stored_len` bytes.
 pub(super) fn buffer_bytes_max(kind: BodyKind, stored_len: u64) -> u64 {
-    match kind {
-        BodyKind::None => stored_len,
-        BodyKind::Lz4Frame => stored_len.saturating_mul(LZ4_BYTES_PER_BYTE),
-        BodyKind::Zstd => stored_len.saturating_mul(ZSTD_BYTES_PER_BYTE),
-    }
+    kind.algo().raw_bytes_max(stored_len)
 }
 
 /// The error for memory that the system does not give.

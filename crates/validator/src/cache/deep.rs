@@ -207,12 +207,17 @@ impl RowCheck<'_> {
                 let text = format!("the index says {raw_len} bytes, more than all payloads have");
                 return Err(at(Error::corrupt(text)));
             }
+            let frame = stored.value(i);
+            let algo = self.manifest.compression.algo;
+            if u64::from(raw_len) > algo.raw_bytes_max(frame.len() as u64) {
+                let text = format!("{} stored bytes cannot hold {raw_len} bytes", frame.len());
+                return Err(at(Error::corrupt(text)));
+            }
             let start = bytes.len();
             if bytes.try_reserve(raw_len as usize).is_err() {
                 return Err(at(Error::corrupt(format!("no memory for {raw_len} bytes"))));
             }
             bytes.resize(start + raw_len as usize, 0);
-            let frame = stored.value(i);
             let target = bytes.get_mut(start..).unwrap_or_default();
             // An empty payload is stored as no bytes, not as a frame.
             if !(frame.is_empty() && raw_len == 0) {

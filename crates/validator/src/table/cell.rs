@@ -25,10 +25,15 @@ pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
         return "null".to_owned();
     }
     if let Some(dictionary) = array.as_any_dictionary_opt() {
+        let values = dictionary.values();
+        if values.data_type().is_nested() {
+            // Arrow panics on structs whose nulls contradict their fields.
+            return unnamed(array);
+        }
         let key = dictionary.keys().slice(row, 1);
-        return match take(dictionary.values().as_ref(), key.as_ref(), None) {
+        return match take(values.as_ref(), key.as_ref(), None) {
             Ok(value) => cell_text(value.as_ref(), 0),
-            Err(_) => format!("a value of type {}", array.data_type()),
+            Err(_) => unnamed(array),
         };
     }
     match array.data_type() {
