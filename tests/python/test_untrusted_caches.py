@@ -8,8 +8,6 @@ import socket
 import pytest
 from conftest import put, run_script
 
-import dataset_rt as drt
-
 FILES = ["manifest.json", "metadata.arrow", "index.bin", "digests.bin", "shards/000000.arrow"]
 
 # Opening a pipe without a writer would wait for ever: in a process of its own.
