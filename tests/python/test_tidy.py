@@ -8,7 +8,7 @@ from pathlib import Path
 from dataset_rt import errors
 
 ROOT = Path(__file__).resolve().parents[2]
-RUST = sorted((ROOT / "crates").rglob("*.rs"))
+RUST = sorted(path for folder in ("crates", "fuzz") for path in (ROOT / folder).rglob("*.rs"))
 PYTHON = sorted(
     path
     for folder in ("python", "tests", "examples", "benchmarks")
@@ -23,6 +23,7 @@ UNSAFE_FILES = {
     "crates/ffi/src/payload_in.rs",
     "crates/ffi/src/payload_out.rs",
     "crates/ffi/src/samples.rs",
+    "fuzz/targets/src/foreign.rs",
 }
 CRATE_ARROWS = {
     "dataset_rt_storage": set(),
@@ -43,7 +44,7 @@ def name(path):
 
 
 def is_test(path):
-    return "tests" in path.parts or path.stem == "tests"
+    return "tests" in path.parts or path.stem == "tests" or "fuzz" in path.parts
 
 
 def product_code(path):
@@ -132,6 +133,16 @@ def test_one_version_of_every_arrow_crate():
     names = [package["name"] for package in lock["package"]]
     arrow = [key for key in names if key.startswith("arrow-")]
     assert len(arrow) == len(set(arrow))
+
+
+def test_fuzzers_try_the_versions_that_are_shipped():
+    def locked(path):
+        packages = tomllib.loads((ROOT / path).read_text())["package"]
+        return {(package["name"], package["version"]) for package in packages}
+
+    only_fuzzing = {"arbitrary", "dataset_rt_fuzz", "libfuzzer-sys"}
+    others = locked("fuzz/engine/Cargo.lock") - locked("Cargo.lock")
+    assert {name for name, _ in others} <= only_fuzzing, others
 
 
 def test_version_is_in_one_place():

@@ -7,7 +7,6 @@
 //!    ├─ index     sample -> payload bytes
 //!    ├─ ipc       Arrow IPC file: encode and decode, bounds-checked
 //!    ├─ codec     payload frames (lz4, zstd, dictionary)
-//!    ├─ expansion how many bytes a compressed piece can stand for
 //!    ├─ schema    stored columns and their types
 //!    └─ content   digest of the logical contents, from which `cache_id` comes
 //! ```
@@ -15,7 +14,6 @@
 pub mod codec;
 pub mod content;
 pub mod digest;
-pub mod expansion;
 pub mod index;
 pub mod ipc;
 pub mod limits;

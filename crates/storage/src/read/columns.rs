@@ -7,7 +7,6 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::expansion::buffer_bytes_max;
 use super::file::VerifiedFile;
 use crate::format::ipc::{
     BatchLayout, BatchPlace, BodyKind, FOOTER_TAIL_BYTES, FileLayout, Validation, build_array,
@@ -99,7 +98,7 @@ pub(super) fn read_buffer(
         return file.buffer(section, range);
     }
     let start = range.start;
-    let raw_max = raw_max.min(buffer_bytes_max(kind, range.end.saturating_sub(start)));
+    let raw_max = raw_max.min(kind.algo().raw_bytes_max(range.end.saturating_sub(start)));
     let stored = file.read(section, range)?;
     decompress_buffer(&stored, kind, raw_max)
         .map(Buffer::from_vec)

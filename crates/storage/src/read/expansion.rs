@@ -1,6 +1,5 @@
 //! What is refused before memory is taken for it. Knows nothing of files.
 
-pub(super) use crate::format::expansion::{buffer_bytes_max, payload_bytes_max};
 use crate::{Error, Kind};
 
 /// The error for memory that the system does not give.

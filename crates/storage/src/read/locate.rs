@@ -2,7 +2,6 @@
 //! Knows nothing of the payloads themselves.
 
 use super::cache::Cache;
-use super::expansion::payload_bytes_max;
 use super::file::Window;
 use crate::format::index::{
     INDEX_HEADER_BYTES, INDEX_RECORD_BYTES, IndexRecord, encode_header, record_offset,
@@ -119,7 +118,7 @@ impl Cache {
             )));
         }
         let algo = self.manifest.compression.algo;
-        if is_framed && u64::from(raw_len) > payload_bytes_max(algo, u64::from(stored_len)) {
+        if is_framed && u64::from(raw_len) > algo.raw_bytes_max(u64::from(stored_len)) {
             return Err(Error::corrupt(format!(
                 "index says that {stored_len} stored bytes are {raw_len} bytes of payload, more \
                  than they can hold; rebuild the cache"

@@ -6,7 +6,6 @@ use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 use dataset_rt_storage::format::codec::{Algo, schema_marks};
-use dataset_rt_storage::format::expansion::buffer_bytes_max;
 use dataset_rt_storage::format::ipc::{
     BatchLayout, BatchPlace, BodyKind, FOOTER_TAIL_BYTES, FileLayout, Validation, build_array,
     decode_batch_header, decode_footer, decode_head, decompress_buffer, footer_range,
@@ -277,7 +276,7 @@ impl ArrowFile {
                     BodyKind::None => bytes,
                     kind => {
                         let most = left.of(column, last, role, batch.rows);
-                        let most = most.min(buffer_bytes_max(kind, stored));
+                        let most = most.min(kind.algo().raw_bytes_max(stored));
                         decompress_buffer(&bytes, kind, most)
                             .map_err(|e| e.within(format!("column {:?}", field.name())))?
                     }

@@ -10,7 +10,6 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use dataset_rt_storage::format::codec::Decompressor;
 use dataset_rt_storage::format::content::ContentHasher;
 use dataset_rt_storage::format::digest::to_hex;
-use dataset_rt_storage::format::expansion::payload_bytes_max;
 use dataset_rt_storage::format::index::{
     INDEX_RECORD_BYTES, IndexKind, IndexRecord, record_offset,
 };
@@ -236,7 +235,7 @@ impl RowCheck<'_> {
         let raw_len = u64::from(IndexRecord::decode(IndexKind::FileRange, record)?.raw_len());
         let frame = rows.stored.value(i);
         let left = self.payload_bytes_left().saturating_sub(piece.bytes.len() as u64);
-        let most = payload_bytes_max(self.manifest.compression.algo, frame.len() as u64).min(left);
+        let most = self.manifest.compression.algo.raw_bytes_max(frame.len() as u64).min(left);
         if raw_len > most {
             return Err(Error::corrupt(format!(
                 "the index says {raw_len} bytes; {} stored bytes and the {left} bytes that \

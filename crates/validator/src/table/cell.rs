@@ -8,6 +8,7 @@ use arrow_array::types::{
     TimestampNanosecondType, TimestampSecondType,
 };
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use arrow_select::take::take;
@@ -24,10 +25,15 @@ pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
         return "null".to_owned();
     }
     if let Some(dictionary) = array.as_any_dictionary_opt() {
+        let values = dictionary.values();
+        if values.data_type().is_nested() {
+            // Arrow panics on structs whose nulls contradict their fields.
+            return unnamed(array);
+        }
         let key = dictionary.keys().slice(row, 1);
-        return match take(dictionary.values().as_ref(), key.as_ref(), None) {
+        return match take(values.as_ref(), key.as_ref(), None) {
             Ok(value) => cell_text(value.as_ref(), 0),
-            Err(_) => format!("a value of type {}", array.data_type()),
+            Err(_) => unnamed(array),
         };
     }
     match array.data_type() {
@@ -40,14 +46,38 @@ pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
         DataType::Timestamp(unit, Some(zone)) => {
             format!("{}Z in zone {zone}", formatted(&as_utc(array, *unit, row), 0))
         }
+        // Arrow panics on decimals with more digits than their type has: shown as what weights
+        // are taken for.
+        found if is_decimal(found) => cast(&array.slice(row, 1), &DataType::Float64)
+            .map_or_else(|_| unnamed(array), |number| formatted(&number, 0)),
         _ => formatted(array, row),
     }
 }
 
+/// Types whose values no column can hold are not shown: formatting nested ones meets decimals too.
 fn formatted(array: &dyn Array, row: usize) -> String {
+    let found = array.data_type();
+    if !(found.is_primitive() || *found == DataType::Boolean) {
+        return unnamed(array);
+    }
     ArrayFormatter::try_new(array, &FormatOptions::new())
         .and_then(|formatter| formatter.value(row).try_to_string())
-        .unwrap_or_else(|_| format!("a value of type {}", array.data_type()))
+        .unwrap_or_else(|_| unnamed(array))
+}
+
+fn unnamed(array: &dyn Array) -> String {
+    format!("a value of type {}", array.data_type())
+}
+
+/// Whether `found` is a decimal of any width.
+pub(super) fn is_decimal(found: &DataType) -> bool {
+    matches!(
+        found,
+        DataType::Decimal32(..)
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
+    )
 }
 
 /// One instant without its zone: formatting with it needs a database of zones.
@@ -80,7 +110,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use arrow_array::{
-        Int64Array, LargeBinaryArray, LargeStringArray, StringViewArray, TimestampMillisecondArray,
+        Decimal128Array, Int64Array, LargeBinaryArray, LargeStringArray, StringViewArray,
+        TimestampMillisecondArray,
     };
 
     use super::*;
@@ -97,5 +128,12 @@ mod tests {
         assert_eq!(cell_text(&Int64Array::from(vec![1]), 9), "no value");
         let time = TimestampMillisecondArray::from(vec![1_500]).with_timezone("Europe/Berlin");
         assert_eq!(cell_text(&time, 0), "1970-01-01T00:00:01.500Z in zone Europe/Berlin");
+    }
+
+    #[test]
+    fn decimals_with_more_digits_than_their_type_are_shown() {
+        let decimal = Decimal128Array::from(vec![-123_456]);
+        let decimal = decimal.with_precision_and_scale(3, 2).unwrap();
+        assert_eq!(cell_text(&decimal, 0), "-1234.56");
     }
 }

@@ -7,7 +7,7 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use dataset_rt_storage::{Error, Result};
 
-use super::cell::cell_text;
+use super::cell::{cell_text, is_decimal};
 
 /// Weights without nulls; Float64 columns keep their buffer. Integers past 2^53 and decimals
 /// round to the nearest float64.
@@ -17,14 +17,7 @@ use super::cell::cell_text;
 /// numbers. `first_row` is the table row of the chunk's first, for messages.
 pub(super) fn weight_column(array: &ArrayRef, first_row: usize) -> Result<Float64Array> {
     let found = array.data_type();
-    let is_decimal = matches!(
-        found,
-        DataType::Decimal32(..)
-            | DataType::Decimal64(..)
-            | DataType::Decimal128(..)
-            | DataType::Decimal256(..)
-    );
-    if !(found.is_integer() || found.is_floating() || is_decimal) {
+    if !(found.is_integer() || found.is_floating() || is_decimal(found)) {
         return Err(Error::invalid(format!(
             "column \"weight\" has type {found}; expected numbers; cast it to float64"
         )));

@@ -18,6 +18,7 @@ use std::path::Path;
 use craft::{Crafted, codecs};
 use dataset_rt_storage::Kind;
 use dataset_rt_storage::format::codec::Compression;
+use dataset_rt_storage::format::index::IndexRecord;
 use dataset_rt_storage::format::manifest::{
     DIGESTS_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR,
 };
@@ -47,6 +48,24 @@ fn taking_apart_and_sealing_changes_nothing() {
         let parts = cache.arrow(METADATA_FILE);
         cache.put_arrow(METADATA_FILE, &parts.schema, &parts, craft::Layout::default());
         assert_eq!(cache.read(METADATA_FILE), metadata);
+    }
+}
+
+/// Two files agree that a payload of a few bytes is one of almost 2 GiB.
+#[test]
+fn absurd_lengths_take_no_memory() {
+    for compression in codecs().into_iter().filter(Compression::is_per_payload) {
+        let mut cache = Crafted::new(compression);
+        let IndexRecord::FileRange { offset, stored_len, .. } = cache.record(9) else {
+            panic!("not a file range")
+        };
+        let raw_len = i32::MAX as u32;
+        cache.put_record(9, IndexRecord::FileRange { offset, stored_len, raw_len });
+        cache.manifest.payload_bytes_total = u64::from(raw_len);
+        cache.seal();
+        let report = cache.verify(Level::Deep);
+        let finding = report.findings.iter().find(|f| f.rule == "S03").unwrap();
+        assert!(finding.found.contains("cannot hold"), "{finding}");
     }
 }
 

@@ -10,6 +10,10 @@ use crate::{Error, Result};
 const ZSTD_LEVEL_DEFAULT: i32 = 3;
 /// Levels of zstd that compress; 0 would mean "default" a second time.
 const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
+/// zstd: a block of four bytes (three of header, one repeated) can stand for 128 KiB.
+const ZSTD_BYTES_PER_BYTE: u64 = 128 * 1024 / 4;
+/// LZ4: each further byte of a match length adds 255.
+const LZ4_BYTES_PER_BYTE: u64 = 255;
 /// zstd's trainer refuses smaller dictionaries.
 const DICTIONARY_BYTES_MIN: u32 = 256;
 
@@ -33,6 +37,16 @@ impl Algo {
             Self::None => "none",
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
+        }
+    }
+
+    /// Most raw bytes that a frame of `stored_len` bytes can stand for: a recorded length beyond
+    /// that is a lie, and refused before memory is taken for it.
+    pub fn raw_bytes_max(self, stored_len: u64) -> u64 {
+        match self {
+            Self::None => stored_len,
+            Self::Lz4 => stored_len.saturating_mul(LZ4_BYTES_PER_BYTE),
+            Self::Zstd => stored_len.saturating_mul(ZSTD_BYTES_PER_BYTE),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use arrow_buffer::Buffer;
 
-use crate::format::codec::frame;
+use crate::format::codec::{Algo, frame};
 use crate::format::limits::PAYLOAD_BYTES_MAX;
 use crate::{Error, Result};
 
@@ -45,6 +45,17 @@ impl BodyCompression {
             Self::None => BodyKind::None,
             Self::Lz4Frame => BodyKind::Lz4Frame,
             Self::Zstd { .. } => BodyKind::Zstd,
+        }
+    }
+}
+
+impl BodyKind {
+    /// The algorithm that both scopes of compression share.
+    pub fn algo(self) -> Algo {
+        match self {
+            Self::None => Algo::None,
+            Self::Lz4Frame => Algo::Lz4,
+            Self::Zstd => Algo::Zstd,
         }
     }
 }
@@ -92,7 +103,8 @@ impl BodyCompressor {
 
 /// The raw bytes of one buffer of a body.
 ///
-/// At most `raw_len_max` bytes are ever allocated, and never more than `2^31 - 1`.
+/// At most `raw_len_max` bytes are ever allocated, and never more than `2^31 - 1` or than a frame
+/// of this length can stand for.
 ///
 /// # Errors
 /// `Corrupt` if the buffer is damaged or claims more than `raw_len_max` bytes, `Exhausted` if
@@ -112,6 +124,7 @@ pub fn decompress_buffer(bytes: &[u8], kind: BodyKind, raw_len_max: u64) -> Resu
     if raw_len == STORED_RAW {
         return copy_raw(frame, raw_len_max);
     }
+    let raw_len_max = raw_len_max.min(kind.algo().raw_bytes_max(frame.len() as u64));
     let raw_len = u64::try_from(raw_len)
         .ok()
         .filter(|len| *len <= raw_len_max)
