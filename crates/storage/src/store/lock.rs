@@ -60,6 +60,12 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
     let directory = match opened {
         Ok(directory) => directory,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::conflict(format!(
+                "{} is not a directory; expected one of an unfinished write, or nothing; remove it",
+                path.display()
+            )));
+        }
         Err(e) => return Err(failed("open", &e)),
     };
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {

@@ -50,7 +50,8 @@ impl Level {
 ///
 /// # Errors
 /// `NotFound` when there is no cache, and what is not the cache's fault: `Exhausted` without
-/// memory or descriptors. Everything that is wrong inside of it is a finding.
+/// memory or descriptors, `Conflict` when caches replace one another all the while. Everything
+/// that is wrong inside of it is a finding.
 pub fn verify_cache(path: &Path, level: Level) -> Result<Report> {
     verify_cache_attended(path, level, &mut || Ok(()))
 }
@@ -65,23 +66,48 @@ pub fn verify_cache_attended(
     level: Level,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Report> {
-    let mut report = Report::new(path.display().to_string(), level.as_str());
-    let Some(bytes) = read_manifest(path, &mut report)? else { return Ok(report) };
-    report.files_checked += 1;
-    report.bytes_checked += bytes.len() as u64;
-    let Some(manifest) = check_manifest(&bytes, &mut report)? else { return Ok(report) };
-    let is_whole = check_sizes(path, &manifest, &mut report)?;
-    if level >= Level::Full {
-        check_digests(path, &manifest, &is_whole, &mut report, attend)?;
-    }
-    if is_whole.iter().all(|whole| *whole) {
-        check_index_header(path, &manifest, &mut report)?;
-        let files = ArrowFiles::new(path, &manifest)?;
-        if files.check(&mut report, attend)? && level == Level::Deep {
-            check_rows(path, &manifest, &files, &mut report, attend)?;
+    for _ in 0..REPLACEMENTS_MAX {
+        let mut report = Report::new(path.display().to_string(), level.as_str());
+        let Some(bytes) = read_manifest(path, &mut report)? else { return Ok(report) };
+        check(path, level, &bytes, &mut report, attend)?;
+        // A writer may have exchanged the cache: half of the files looked at were of another one.
+        let is_same = || read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX);
+        if report.ok || is_same().is_ok_and(|now| now == bytes) {
+            return Ok(report);
         }
     }
-    Ok(report)
+    Err(Error::conflict(format!(
+        "{} was replaced {REPLACEMENTS_MAX} times while it was verified; verify it when its \
+         writers have finished",
+        path.display()
+    )))
+}
+
+/// How often verification begins again because the cache was replaced meanwhile.
+const REPLACEMENTS_MAX: usize = 3;
+
+fn check(
+    path: &Path,
+    level: Level,
+    bytes: &[u8],
+    report: &mut Report,
+    attend: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    report.files_checked += 1;
+    report.bytes_checked += bytes.len() as u64;
+    let Some(manifest) = check_manifest(bytes, report)? else { return Ok(()) };
+    let is_whole = check_sizes(path, &manifest, report)?;
+    if level >= Level::Full {
+        check_digests(path, &manifest, &is_whole, report, attend)?;
+    }
+    if is_whole.iter().all(|whole| *whole) {
+        check_index_header(path, &manifest, report)?;
+        let files = ArrowFiles::new(path, &manifest)?;
+        if files.check(report, attend)? && level == Level::Deep {
+            check_rows(path, &manifest, &files, report, attend)?;
+        }
+    }
+    Ok(())
 }
 
 /// The bytes of the manifest, unless they cannot be read.

@@ -3,6 +3,7 @@
 use zstd::bulk;
 use zstd::zstd_safe::{compress_bound, find_frame_compressed_size, get_frame_content_size};
 
+use super::frame::no_memory;
 use crate::{Error, Result};
 
 /// First bytes of a current zstd frame. Checked by us, so that decoders of formats from before
@@ -26,10 +27,12 @@ impl ZstdEncoder {
     /// Appends the frame of `raw` to `out`.
     pub fn encode(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
         self.scratch.clear();
-        self.scratch.reserve(compress_bound(raw.len()));
+        let room = compress_bound(raw.len());
+        self.scratch.try_reserve(room).map_err(|_| no_memory(room))?;
         self.context
             .compress_to_buffer(raw, &mut self.scratch)
             .map_err(|error| Error::internal(format!("zstd cannot compress: {error}")))?;
+        out.try_reserve(self.scratch.len()).map_err(|_| no_memory(self.scratch.len()))?;
         out.extend_from_slice(&self.scratch);
         Ok(())
     }

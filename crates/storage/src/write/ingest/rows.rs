@@ -29,6 +29,9 @@ pub struct Ingest {
     is_declared: bool,
 }
 
+/// Names listed in a message at most.
+const NAMES_SHOWN: usize = 10;
+
 /// The row that was begun and not ended.
 #[derive(Clone, Copy, Default)]
 struct OpenRow {
@@ -302,14 +305,13 @@ impl Ingest {
         if self.held_bytes < self.limits.hold_bytes {
             return Ok(());
         }
-        let untyped: Vec<&str> = self
-            .columns
-            .iter()
-            .filter(|c| c.builder.column_type().is_none())
-            .map(|c| c.name.as_str())
-            .collect();
+        let untyped = self.columns.iter().filter(|c| c.builder.column_type().is_none());
+        let untyped: Vec<&str> = untyped.map(|c| c.name.as_str()).collect();
+        let (shown, more) = untyped.split_at(untyped.len().min(NAMES_SHOWN));
+        let more =
+            if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
         Err(Error::invalid(format!(
-            "source {:?}: columns {untyped:?} had no value in the first {} samples, and the first \
+            "source {:?}: columns {shown:?}{more} had no value in the first {} samples, and the first \
              shard must close; declare a `schema` on the source",
             self.source, self.first_row_of_group
         )))
