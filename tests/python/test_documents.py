@@ -1,4 +1,4 @@
-"""Every Python block of the README and the guide runs, from top to bottom."""
+"""Python blocks of the README and the guide run; files and tests that documents name exist."""
 
 import re
 from pathlib import Path
@@ -40,3 +40,17 @@ def test_every_markdown_file_names_existing_files():
             if "://" not in target and not (document.parent / target).exists():
                 broken.append(f"{document.relative_to(ROOT)} -> {target}")
     assert broken == []
+
+
+def test_every_test_that_a_document_names_exists():
+    missing = []
+    for document in ROOT.glob("docs/**/*.md"):
+        text = document.read_text()
+        for name, test in re.findall(r"\b(test_\w+\.py)(?:::(test_\w+))?", text):
+            file = ROOT / "tests/python" / name
+            if not file.exists() or (test and f"def {test}(" not in file.read_text()):
+                missing.append(f"{document.name}: {name}::{test}")
+        for path in re.findall(r"`((?:crates|fuzz|tests)/[^`:]+)`", text):
+            if not (ROOT / path).exists():
+                missing.append(f"{document.name}: {path}")
+    assert missing == []
