@@ -101,7 +101,12 @@ pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<Rec
             typed
         })?
         .into_inner();
-    Ok((schema, batches))
+    // Some exporters leave the buffers of a batch without rows out; nobody is to look for them.
+    let batches = batches.into_iter().map(|batch| match batch.num_rows() {
+        0 => RecordBatch::new_empty(batch.schema()),
+        _ => batch,
+    });
+    Ok((schema, batches.collect()))
 }
 
 /// The C interface carries no buffer lengths, so offsets past the end of a buffer cannot be seen
