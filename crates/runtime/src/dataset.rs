@@ -45,6 +45,8 @@ pub struct Dataset {
     caches: Arc<[Arc<Cache>]>,
     options: ReadOptions,
     pool: Arc<WorkerPool>,
+    /// How far streams run ahead; asking the system for its limits takes dozens of reads.
+    read_ahead: ReadAhead,
     fetchers: Arc<FetcherShelf>,
     /// Held for moments only, never while waiting or working.
     state: Mutex<State>,
@@ -87,8 +89,12 @@ impl Dataset {
         let fetchers = Arc::new(FetcherShelf::default());
         let snapshot =
             Arc::new(Snapshot::new(table, options.mode, options.seed, Arc::clone(&fetchers)));
+        let read_ahead = ReadAhead {
+            samples: options.prefetch_samples.max(1),
+            bytes: options.prefetch_bytes.unwrap_or_else(readahead_bytes_default),
+        };
         let state = Mutex::new(State { snapshot, cursor: Cursor::new(rows) });
-        Ok(Self { caches, options, pool, fetchers, state })
+        Ok(Self { caches, options, pool, read_ahead, fetchers, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,14 +116,6 @@ impl Dataset {
         self.caches[0].schema()
     }
 
-    /// How far streams run ahead.
-    pub fn read_ahead(&self) -> ReadAhead {
-        ReadAhead {
-            samples: self.options.prefetch_samples.max(1),
-            bytes: self.options.prefetch_bytes.unwrap_or_else(readahead_bytes_default),
-        }
-    }
-
     /// Claims the next window of the stream.
     ///
     /// # Errors
@@ -128,7 +126,7 @@ impl Dataset {
             let window = state.cursor.claim().map_err(cursor_error)?;
             (Arc::clone(&state.snapshot), window)
         };
-        Ok(Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead(), window))
+        Ok(Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead, window))
     }
 
     /// Samples per epoch.
@@ -190,7 +188,7 @@ impl Dataset {
     /// # Errors
     /// As [`Block::scattered`].
     pub fn samples_at(&self, snapshot: &Snapshot, positions: &[u64]) -> Result<Block> {
-        Block::scattered(snapshot, positions, self.read_ahead().block_bytes())
+        Block::scattered(snapshot, positions, self.read_ahead.block_bytes())
     }
 
     /// One physical sample with its stored columns.
