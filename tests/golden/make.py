@@ -13,7 +13,7 @@ from dataset_rt import CacheInput, DatasetRuntime, ShardCompression, WriterConfi
 ROOT = Path(__file__).resolve().parent / "v0"
 CONFIGS = {
     "plain": WriterConfig(),
-    "small_shards": WriterConfig(max_shard_bytes=3000),
+    "small_shards": WriterConfig(max_shard_bytes=4000),
     "lz4_payload": WriterConfig(shard_compression=ShardCompression(algo="lz4")),
     "zstd_payload": WriterConfig(shard_compression=ShardCompression(algo="zstd", level=3)),
     "lz4_buffer": WriterConfig(shard_compression=ShardCompression(algo="lz4", scope="buffer")),

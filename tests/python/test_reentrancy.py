@@ -248,3 +248,46 @@ def test_an_interrupt_inside_a_value_is_no_refusal(runtime, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         runtime.write_cache(ListSource("words", [(b"", {"v": moment})]), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("spelling", ["relative", "link"])
+def test_a_source_that_spells_its_own_directory_otherwise_is_refused_too(
+    runtime, tmp_path, monkeypatch, spelling
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "caches")
+    other = {"relative": "./caches", "link": tmp_path / "link"}[spelling]
+    inner = []
+
+    class Selfish(ListSource):
+        def __iter__(self):
+            inner.extend(runtime.write_cache(ListSource("words", [(b"", {"v": 1})]), other))
+            yield from super().__iter__()
+
+    source = Selfish("words", [(b"x", {"v": 2})])
+    (result,) = runtime.write_cache(source, tmp_path / "caches")
+    assert isinstance(result, drt.CacheWriteSuccess), result
+    assert isinstance(inner[0].exception, drt.ConflictError), inner
+
+
+def test_a_signal_handler_may_read_the_iterator_it_interrupts(runtime, tmp_path):
+    script = """
+        import signal, sys
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1], prefetch_size=8)
+        iterator = iter(dataset)
+        seen = []
+        def handler(*_):
+            try:
+                seen.append(next(iterator).sample_id)
+            except (StopIteration, drt.ConflictError):
+                pass
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        for sample in iterator:
+            seen.append(sample.sample_id)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(sorted(seen) == list(range(len(dataset))))
+    """
+    samples = [(bytes(100_000), {"i": i}) for i in range(1_500)]
+    assert run_script(script, written(runtime, tmp_path, samples)) == "True\n"

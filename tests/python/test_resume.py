@@ -266,3 +266,72 @@ def test_small_samples_share_batches_and_resume_at_their_borders(runtime, tmp_pa
     result = write(runtime, tmp_path, Seeking(samples, fingerprint="v1"))
     assert result.samples_reused > 0
     assert directory_digest(result.path) == expected
+
+
+def test_a_column_that_gets_its_type_late_changes_no_border(runtime, tmp_path):
+    sizes = [3000, 1500, 1000, 1585, 10, 3000, 3000, 10]
+    samples = [(bytes(size), {"late": 7 if i >= 2 else None}) for i, size in enumerate(sizes)]
+    small = {"max_shard_bytes": 4096}
+    for stop in range(3, len(sizes)):
+        directory = tmp_path / str(stop)
+        whole = Source(samples, fingerprint="v1")
+        expected = directory_digest(write(runtime, directory / "whole", whole, **small).path)
+        interrupted(runtime, directory, Seeking(samples, stop, fingerprint="v1"), **small)
+        result = write(runtime, directory, Seeking(samples, fingerprint="v1"), **small)
+        assert directory_digest(result.path) == expected, stop
+
+
+@pytest.mark.parametrize("iter_from", [True, False])
+def test_a_child_of_the_source_that_fails_leaves_the_parents_write_alone(
+    runtime, tmp_path, iter_from
+):
+    samples = big(300)
+
+    class Forking(Seeking):
+        def __iter__(self):
+            self.fork()
+            return super().__iter__()
+
+        def iter_from(self, start):
+            self.fork()
+            return super().iter_from(start)
+
+        def fork(self):
+            child = os.fork()
+            if child == 0:
+                raise SystemExit
+            os.waitpid(child, 0)
+
+    interrupted(runtime, tmp_path, Seeking(samples, 150, fingerprint="v1"))
+    pid = os.getpid()
+    try:
+        fingerprint = "v1" if iter_from else None
+        result = write(runtime, tmp_path, Forking(samples, fingerprint=fingerprint))
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)
+    assert result.status == "resumed"
+    assert result.samples_reused > 0
+
+
+def test_one_large_table_is_taken_in_slices(runtime, tmp_path):
+    import pyarrow as pa
+
+    rows = 200_000
+    table = pa.table(
+        {"payload": pa.array([b"x" * 10] * rows, pa.binary()), "number": pa.array(range(rows))}
+    )
+
+    class Whole:
+        name = "whole"
+
+        def __iter__(self):
+            yield table
+
+    class Pieces(Whole):
+        def __iter__(self):
+            yield from table.to_batches(max_chunksize=777)
+
+    whole = write(runtime, tmp_path / "a", Whole(), max_shard_bytes=300_000)
+    pieces = write(runtime, tmp_path / "b", Pieces(), max_shard_bytes=300_000)
+    assert directory_digest(whole.path) == directory_digest(pieces.path)

@@ -125,8 +125,9 @@ pub fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) ->
 pub fn with_lock<R>(ask: impl FnOnce(Python<'_>) -> R) -> R {
     drop(AtTheDoor);
     Python::attach(|py| {
-        let _inside = Inside::enter(py);
+        // Given back first: whoever finds the door closed stays behind it.
         RETURNING.fetch_sub(1, Ordering::SeqCst);
+        let _inside = Inside::enter(py);
         ask(py)
     })
 }

@@ -1,5 +1,6 @@
 //! The native sample iterator: one window of the stream as `CachedSample` tuples.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arrow_array::{Array, ArrayRef};
@@ -19,7 +20,25 @@ pub struct NativeSampleIterator {
     maker: Arc<SampleMaker>,
     keys: Vec<Py<PyString>>,
     place: Mutex<Place>,
+    /// Token of the thread that holds `place`, or 0.
+    holder: AtomicUsize,
     pid: u32,
+}
+
+thread_local! {
+    static TOKEN: u8 = const { 0 };
+}
+
+/// The place, held by this thread.
+struct Held<'a> {
+    holder: &'a AtomicUsize,
+    place: MutexGuard<'a, Place>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.holder.store(0, Ordering::Relaxed);
+    }
 }
 
 struct Place {
@@ -44,16 +63,29 @@ impl NativeSampleIterator {
             maker,
             keys,
             place: Mutex::new(Place { stream, loaded: None, block: None }),
+            holder: AtomicUsize::new(0),
             pid: fork_gate::process(),
         }
     }
 
     /// Waits for other threads that share the iterator, but never while it holds the interpreter
     /// lock, nor for that lock while it holds this one.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Place>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<Held<'_>> {
+        let this_thread = TOKEN.with(|token| std::ptr::from_ref(token) as usize);
         loop {
             match self.place.try_lock() {
-                Ok(place) => return Ok(place),
+                Ok(place) => {
+                    self.holder.store(this_thread, Ordering::Relaxed);
+                    return Ok(Held { holder: &self.holder, place });
+                }
+                // A signal handler or a finaliser runs while this very thread waits for a block.
+                Err(TryLockError::WouldBlock)
+                    if self.holder.load(Ordering::Relaxed) == this_thread =>
+                {
+                    let text = "this thread is inside next() of this iterator already; use another \
+                                iterator in signal handlers and finalisers";
+                    return Err(to_py(py, &Error::conflict(text)));
+                }
                 Err(TryLockError::WouldBlock) => without_lock(py, || drop(self.place.lock())),
                 Err(TryLockError::Poisoned(_)) => {
                     return Err(to_py(py, &Error::internal("this iterator failed before")));
@@ -128,14 +160,15 @@ impl NativeSampleIterator {
         guarded(py, || {
             // Before the lock: another thread may have held it at the instant of the fork.
             check_process(self.pid).map_err(|e| to_py(py, &e))?;
-            let mut place = self.lock(py)?;
+            let mut held = self.lock(py)?;
+            let place = &mut *held.place;
             loop {
                 if let Some(open) = &mut place.block
                     && let Some(metadata) = open.metadata.next()
                 {
                     return open.deliver(py, &self.maker, metadata).map(Some);
                 }
-                if !self.open_next(py, &mut place)? {
+                if !self.open_next(py, place)? {
                     return Ok(None);
                 }
             }

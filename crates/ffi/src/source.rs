@@ -1,8 +1,9 @@
 //! One source's iteration: Python items to rows of the core. Knows no file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use dataset_rt_runtime::{Profile, SourceClaim, Stage};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::write::{Ingest, Unfinished};
@@ -130,7 +131,15 @@ pub struct SourceItems<'py> {
     name: String,
     iterator: Bound<'py, PyIterator>,
     types: ValueTypes,
+    /// What is left of an Arrow item, and the rows of a slice: no more than one slice of a large
+    /// table waits in row groups.
+    batches: VecDeque<(RecordBatch, usize)>,
 }
+
+/// Rows of an Arrow item taken at once.
+const SLICE_ROWS: usize = 65_536;
+/// Bytes of an Arrow item taken at once, by the mean size of its rows.
+const SLICE_BYTES: usize = 32 * 1024 * 1024;
 
 impl<'py> SourceItems<'py> {
     /// Calls `iter(source)`.
@@ -153,16 +162,20 @@ impl<'py> SourceItems<'py> {
 
     fn of(iterator: Bound<'py, PyIterator>, name: &str) -> PyResult<Self> {
         let types = ValueTypes::new(iterator.py())?;
-        Ok(Self { name: name.to_owned(), iterator, types })
+        Ok(Self { name: name.to_owned(), iterator, types, batches: VecDeque::new() })
     }
 
-    /// Takes one item into `ingest`; false at the end of the source.
+    /// Takes one item, or a slice of one, into `ingest`; false at the end of the source.
     ///
     /// # Errors
     /// `SourceError` when the source raises; `KeyboardInterrupt` and the like as they are;
     /// `InvalidInputError` for items that cannot be stored.
     pub fn take_next(&mut self, ingest: &mut Ingest, profile: &Profile) -> PyResult<bool> {
         let py = self.iterator.py();
+        if let Some(slice) = self.next_slice() {
+            let pushed = profile.time(Stage::Ingest, || ingest.push_batch(&slice));
+            return pushed.map(|()| true).map_err(|e| to_py(py, &e));
+        }
         let next = profile.time(Stage::Source, || next_item(&self.iterator));
         let item = match next {
             None => return Ok(false),
@@ -173,7 +186,17 @@ impl<'py> SourceItems<'py> {
         Ok(true)
     }
 
-    fn take(&self, item: &Bound<'py, PyAny>, ingest: &mut Ingest) -> PyResult<()> {
+    fn next_slice(&mut self) -> Option<RecordBatch> {
+        let (batch, step) = self.batches.pop_front()?;
+        let rows = batch.num_rows();
+        if rows <= step {
+            return Some(batch);
+        }
+        self.batches.push_front((batch.slice(step, rows - step), step));
+        Some(batch.slice(0, step))
+    }
+
+    fn take(&mut self, item: &Bound<'py, PyAny>, ingest: &mut Ingest) -> PyResult<()> {
         let py = item.py();
         if let Ok(pair) = item.cast::<PyTuple>()
             && pair.len() == 2
@@ -183,9 +206,11 @@ impl<'py> SourceItems<'py> {
         if is_arrow(item) {
             let (_, batches) = import_batches(item)?;
             validate(&batches, &mut || Ok(())).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
-            for batch in &batches {
-                ingest.push_batch(batch).map_err(|e| to_py(py, &e))?;
-            }
+            self.batches.extend(batches.into_iter().map(|batch| {
+                let bytes = batch.get_array_memory_size().max(1);
+                let step = SLICE_BYTES.saturating_mul(batch.num_rows()) / bytes;
+                (batch, step.clamp(1, SLICE_ROWS))
+            }));
             return Ok(());
         }
         let found = item.get_type().fully_qualified_name()?;

@@ -13,7 +13,8 @@ use dataset_rt_storage::format::codec::{Algo, Compression, Scope};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::store::LocalStore;
 use dataset_rt_storage::write::{
-    CacheWriter, Continued, GroupLimits, Identity, Ingest, RowGroup, WriteMode, WriteOptions,
+    CacheWriter, Continued, GroupLimits, Identity, Ingest, RowGroup, Unfinished, WriteMode,
+    WriteOptions,
 };
 use dataset_rt_storage::{Error, Kind, Result};
 use pyo3::exceptions::PyException;
@@ -74,7 +75,8 @@ pub type Outcome = (&'static str, u64, Option<String>);
 /// Writes one source, or reuses its cache.
 ///
 /// # Errors
-/// As the source or the file system fails; nothing is published then.
+/// As the source or the file system fails; nothing is published then. Interrupts after the
+/// publication come through, too.
 #[expect(clippy::too_many_arguments, reason = "what one write needs to know")]
 pub fn write_source<'py>(
     py: Python<'py>,
@@ -113,6 +115,16 @@ pub fn write_source<'py>(
 thread_local! {
     /// Caches that this thread is writing: a source runs on it and may start another write.
     static WRITING: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One spelling of a path whose end need not exist yet.
+fn real_path(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let existing = absolute.ancestors().find_map(|above| {
+        let below = absolute.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(below))
+    });
+    existing.unwrap_or(absolute)
 }
 
 /// Proof that this thread does not wait for itself.
@@ -162,7 +174,7 @@ impl Write<'_> {
     ) -> PyResult<Outcome> {
         let members = SourceMembers::read(source, self.name)?;
         let path = self.directory.join(self.name);
-        let _writing = Writing::begin(&path).map_err(|e| to_py(py, &e))?;
+        let _writing = Writing::begin(&real_path(&path)).map_err(|e| to_py(py, &e))?;
         let on_stale = self.options.on_stale().map_err(|e| to_py(py, &e))?;
         let validate = self.options.validate_cache;
         let claim = &members.claim;
@@ -174,14 +186,21 @@ impl Write<'_> {
                 Some(Decision::Reuse { samples }) => return Ok(("reused", samples, None)),
             };
             match self.begin(py, mode)? {
-                Some(writer) => {
+                Some(mut writer) => {
+                    let fingerprint = members.claim.fingerprint.clone();
+                    let unfinished = match self.options.resume {
+                        true => without_lock(py, || writer.resume(fingerprint)),
+                        false => Ok(None),
+                    };
+                    let unfinished = unfinished.map_err(|e| to_py(py, &e))?;
                     // Whoever held the lock before may have replaced the stale cache already.
                     if mode == WriteMode::Replace
                         && let Decision::Reuse { samples } = look()?
                     {
+                        without_lock(py, move || writer.forget());
                         return Ok(("reused", samples, None));
                     }
-                    return self.write(py, source, members, writer, on_progress);
+                    return self.write(py, source, members, (writer, unfinished), on_progress);
                 }
                 // Somebody else published it meanwhile: look at what they wrote.
                 None if reuse => {}
@@ -244,21 +263,24 @@ impl Write<'_> {
         py: Python<'py>,
         source: &Bound<'py, PyAny>,
         members: SourceMembers,
-        mut writer: CacheWriter,
+        (mut writer, unfinished): (CacheWriter, Option<Unfinished>),
         on_progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Outcome> {
         let compression = self.options.compression().map_err(|e| to_py(py, &e))?;
         let limits = GroupLimits::new(self.options.max_shard_bytes, &compression);
-        let continued = self.take_over(py, &members, &mut writer)?;
-        let (ingest, mut items) = match continued {
+        let unfinished = unfinished.filter(|unfinished| members.goes_on(unfinished));
+        let (ingest, mut items) = match unfinished.map(|u| take_over(py, &mut writer, u)) {
             None => {
                 let schema = members.claim.schema.clone();
                 (Ingest::new(self.name, schema, limits), SourceItems::new(source, self.name)?)
             }
-            Some((schema, stored)) => (
-                Ingest::continued(self.name, schema, limits, stored.rows, stored.payload_bytes),
-                SourceItems::behind(source, self.name, stored.rows)?,
-            ),
+            Some(taken_over) => {
+                let (schema, Continued { rows, payload_bytes }) = taken_over?;
+                (
+                    Ingest::continued(self.name, schema, limits, rows, payload_bytes),
+                    SourceItems::behind(source, self.name, rows)?,
+                )
+            }
         };
         let bound = QueueBound {
             groups: self.num_workers + 1,
@@ -287,7 +309,12 @@ impl Write<'_> {
         let published =
             without_lock(py, move || pipeline.publish(identity, &mut || attend.check()));
         let published = published.map_err(|error| attention.explain(py, &error))?;
-        progress.report(self.samples, self.payload_bytes, true)?;
+        // The cache is there: what cannot be shown is no failure of the write.
+        if let Err(error) = progress.report(self.samples, self.payload_bytes, true)
+            && !error.is_instance_of::<PyException>(py)
+        {
+            return Err(error);
+        }
         let status = if published.samples_reused > 0 { "resumed" } else { "written" };
         let note = published.dropped.map(|dropped| {
             format!(
@@ -323,29 +350,19 @@ impl Write<'_> {
         let (schema, groups) = ingest.finish().map_err(|e| to_py(py, &e))?;
         groups.into_iter().try_for_each(|group| push(py, pipeline, &schema, group))
     }
+}
 
-    /// Takes the finished shards of an interrupted write over if the source can go on behind
-    /// them; else they stay for comparison.
-    fn take_over(
-        &self,
-        py: Python<'_>,
-        members: &SourceMembers,
-        writer: &mut CacheWriter,
-    ) -> PyResult<Option<(StoredSchema, Continued)>> {
-        if !self.options.resume {
-            return Ok(None);
-        }
-        let fingerprint = members.claim.fingerprint.clone();
-        let unfinished = without_lock(py, || writer.resume(fingerprint));
-        let Some(unfinished) = unfinished.filter(|unfinished| members.goes_on(unfinished)) else {
-            return Ok(None);
-        };
-        let mut attention = Attention::new();
-        let attend = &mut attention;
-        match without_lock(py, move || writer.adopt(&mut || attend.check())) {
-            Ok(continued) => Ok(Some((unfinished.schema, continued))),
-            Err(error) => Err(attention.explain(py, &error)),
-        }
+/// Takes the finished shards of an interrupted write over.
+fn take_over(
+    py: Python<'_>,
+    writer: &mut CacheWriter,
+    unfinished: Unfinished,
+) -> PyResult<(StoredSchema, Continued)> {
+    let mut attention = Attention::new();
+    let attend = &mut attention;
+    match without_lock(py, move || writer.adopt(&mut || attend.check())) {
+        Ok(continued) => Ok((unfinished.schema, continued)),
+        Err(error) => Err(attention.explain(py, &error)),
     }
 }
 

@@ -174,10 +174,13 @@ impl WritePipeline {
             )
         };
         self.shared.lock().encoders_left = self.num_workers;
+        // All of them before the first thread, which nobody would end.
+        let made = (0..self.num_workers)
+            .map(|_| Encoder::new(schema, &self.compression, dictionary.clone()))
+            .collect::<Result<Vec<_>>>()?;
         let mut encoders = Vec::with_capacity(self.num_workers);
-        for i in 0..self.num_workers {
+        for (i, encoder) in made.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
-            let encoder = Encoder::new(schema, &self.compression, dictionary.clone())?;
             let thread = std::thread::Builder::new()
                 .name(format!("dataset-rt-encode-{i}"))
                 .spawn(move || encode_all(&shared, encoder));
@@ -263,7 +266,8 @@ impl WritePipeline {
 }
 
 impl Drop for WritePipeline {
-    /// An unfinished write ends its threads and removes what it wrote.
+    /// An unfinished write ends its threads and removes what it wrote, but for finished shards of
+    /// a resumable one.
     fn drop(&mut self) {
         if self.pid != fork_gate::process() {
             // Neither joined nor removed: threads and files are the parent's.

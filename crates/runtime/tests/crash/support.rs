@@ -90,7 +90,7 @@ pub fn write(
     let fingerprint = Some(content.fingerprint());
     let found = match resume {
         Resume::Off => None,
-        Resume::Replay | Resume::Seek => writer.resume(fingerprint.clone()),
+        Resume::Replay | Resume::Seek => writer.resume(fingerprint.clone())?,
     };
     let found = found.filter(|found| resume == Resume::Seek && found.fingerprint == fingerprint);
     let limits = GroupLimits { batch_rows: 16, ..GroupLimits::new(1 << 20, &compression) };

@@ -34,6 +34,13 @@ impl Drop for DirLock {
     }
 }
 
+impl DirLock {
+    /// Whether this process holds it: a forked child does not have its parent's locks.
+    pub fn is_held(&self) -> bool {
+        AllLocks::hold().0.contains_key(&self.number)
+    }
+}
+
 /// While it lives, no lock is taken or given back: it is held across a fork.
 pub struct AllLocks(MutexGuard<'static, BTreeMap<u64, File>>);
 

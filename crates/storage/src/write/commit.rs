@@ -14,7 +14,7 @@ use crate::format::manifest::{MANIFEST_FILE, SHARDS_DIR};
 use crate::format::name::normalise_name;
 use crate::format::schema::StoredSchema;
 use crate::store::Store;
-use crate::{Error, Result};
+use crate::{Error, Kind, Result};
 
 /// How a cache is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,21 +127,30 @@ impl CacheWriter {
 
     /// Makes the write resumable: finished shards are journalled, and stay if it ends
     /// unpublished. Gives what an interrupted write with these options left. Call it first.
-    pub fn resume(&mut self, fingerprint: Option<String>) -> Option<Unfinished> {
-        let found = journal::find(self.partial.store().as_ref(), &self.partial.path());
+    ///
+    /// # Errors
+    /// As the file system fails; everything stays then.
+    pub fn resume(&mut self, fingerprint: Option<String>) -> Result<Option<Unfinished>> {
+        self.partial.keep_all();
+        let found = journal::find(self.partial.store().as_ref(), &self.partial.path())?;
+        self.partial.keep_shards(found.as_ref().map_or(0, |found| found.shards.len()));
         let found_rows = found.as_ref().map_or(0, Found::rows);
         let resumption = Resumption { fingerprint, found, found_rows, dropped: None };
-        let found = resumption.found.as_ref();
-        let unfinished = found.and_then(|found| found.head.schema().ok().map(|s| (found, s)));
-        let unfinished = unfinished.and_then(|(found, schema)| {
+        let mut unfinished = None;
+        if let Some(found) = &resumption.found {
+            let schema = found.head.schema()?;
             let head = self.head(&resumption, &schema, found.dictionary.as_deref());
             let fingerprint = found.head.fingerprint.clone();
             let is_usable = found.head.difference(&head).is_none();
-            is_usable.then_some(Unfinished { fingerprint, schema, rows: found_rows })
-        });
-        self.partial.keep_shards(resumption.found.as_ref().map_or(0, |found| found.shards.len()));
+            unfinished = is_usable.then_some(Unfinished { fingerprint, schema, rows: found_rows });
+        }
         self.resumption = Some(resumption);
-        unfinished
+        Ok(unfinished)
+    }
+
+    /// Gives up what an interrupted write left: another one has published the cache.
+    pub fn forget(mut self) {
+        self.partial.keep_shards(0);
     }
 
     fn head(
@@ -212,6 +221,10 @@ impl CacheWriter {
             match files.stored_shard(entry, &mut attend) {
                 Ok(shard) => files.adopt(entry, &shard, &mut attend)?,
                 Err(_) if ended.is_some() => return Err(ended.unwrap_or_else(nothing)),
+                // What cannot be read now may be readable later.
+                Err(error) if !matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     files.shards.drop_rest()?;
                     dropped = Some(format!("a stored shard is damaged: {error}"));

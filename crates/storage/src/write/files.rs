@@ -157,6 +157,7 @@ impl Files {
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let compression = &self.options.compression;
+        let first = self.rows;
         let mut decompressor = Decompressor::new(compression, self.dictionary.as_deref())?;
         for (number, place) in shard.places().iter().enumerate() {
             attend()?;
@@ -170,6 +171,13 @@ impl Files {
             let index = &mut self.index;
             payloads.index_records(self.kind, &mut |record| index.write(&record.encode()))?;
             self.take(&batch.columns, &batch.payload)?;
+        }
+        if self.rows - first != entry.rows {
+            let found = self.rows - first;
+            return Err(Error::corrupt(format!(
+                "{} has {found} samples; expected {}; remove the unfinished write",
+                entry.path, entry.rows
+            )));
         }
         self.shards.adopt(entry.clone());
         write_leaves(&mut self.digests, &shard.digest.leaves)

@@ -21,7 +21,7 @@ use crate::format::limits::{DICTIONARY_BYTES_MAX, FORMAT_VERSION, MANIFEST_BYTES
 use crate::format::manifest::{ColumnEntry, DICTIONARY_FILE, SHARDS_DIR, ShardEntry, shard_path};
 use crate::format::schema::StoredSchema;
 use crate::store::{EntryKind, Store, read_file};
-use crate::{Error, Result};
+use crate::{Error, Kind, Result};
 
 const JOURNAL_DIR: &str = "journal";
 const HEAD_FILE: &str = "head.json";
@@ -91,36 +91,40 @@ pub(super) struct Found {
 impl Found {
     /// Samples in the finished shards.
     pub(super) fn rows(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.rows).sum()
+        self.shards.iter().fold(0, |rows, shard| rows.saturating_add(shard.rows))
     }
 }
 
 /// Reads what is below the unpublished directory `partial`. Damaged or torn records end the list.
-pub(super) fn find(store: &dyn Store, partial: &Path) -> Option<Found> {
+///
+/// # Errors
+/// As the file system fails: what cannot be read now is not lost.
+pub(super) fn find(store: &dyn Store, partial: &Path) -> Result<Option<Found>> {
     let journal = partial.join(JOURNAL_DIR);
-    let head: JournalHead = read_record(&journal.join(HEAD_FILE))?;
+    let Some(head) = read_record::<JournalHead>(&journal.join(HEAD_FILE))? else { return Ok(None) };
     let dictionary = match &head.dictionary_blake3 {
         None => None,
         Some(expected) => {
-            let bytes = read_file(&journal.join(DICTIONARY_FILE), DICTIONARY_BYTES_MAX).ok()?;
-            if to_hex(blake3::hash(&bytes).as_bytes()) != *expected {
-                return None;
-            }
+            let bytes = if_whole(read_file(&journal.join(DICTIONARY_FILE), DICTIONARY_BYTES_MAX))?;
+            let is_right = |bytes: &Vec<u8>| to_hex(blake3::hash(bytes).as_bytes()) == *expected;
+            let Some(bytes) = bytes.filter(is_right) else { return Ok(None) };
             Some(bytes)
         }
     };
-    head.schema().ok()?;
+    if head.schema().is_err() {
+        return Ok(None);
+    }
     let mut shards = Vec::new();
-    while let Some(shard) = read_record::<ShardEntry>(&record_path(partial, shards.len())) {
+    while let Some(shard) = read_record::<ShardEntry>(&record_path(partial, shards.len()))? {
         let place = partial.join(shard_path(shards.len()));
-        let is_there = store.kind(&place).ok().flatten()
-            == Some(EntryKind::File { size_bytes: shard.size_bytes });
+        let is_there =
+            store.kind(&place)? == Some(EntryKind::File { size_bytes: shard.size_bytes });
         if !is_there || shard.path != shard_path(shards.len()) || shard.rows == 0 {
             break;
         }
         shards.push(shard);
     }
-    (!shards.is_empty()).then_some(Found { head, dictionary, shards })
+    Ok((!shards.is_empty()).then_some(Found { head, dictionary, shards }))
 }
 
 /// Removes everything below `partial` but the first `shards` finished shards and their records.
@@ -171,13 +175,23 @@ fn record_path(partial: &Path, shard: usize) -> PathBuf {
     partial.join(JOURNAL_DIR).join(format!("{shard:06}.json"))
 }
 
-/// The text of a record and the digest behind it.
-fn read_record<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let bytes = read_file(path, MANIFEST_BYTES_MAX).ok()?;
-    let text = std::str::from_utf8(&bytes).ok()?.strip_suffix('\n')?;
-    let (record, digest) = text.rsplit_once('\n')?;
-    let is_whole = to_hex(blake3::hash(record.as_bytes()).as_bytes()) == digest;
-    is_whole.then(|| serde_json::from_str(record).ok()).flatten()
+/// The text of a record, if the digest behind it is right.
+fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let bytes = if_whole(read_file(path, MANIFEST_BYTES_MAX))?;
+    Ok(bytes.and_then(|bytes| {
+        let text = std::str::from_utf8(&bytes).ok()?.strip_suffix('\n')?;
+        let (record, digest) = text.rsplit_once('\n')?;
+        let is_whole = to_hex(blake3::hash(record.as_bytes()).as_bytes()) == digest;
+        is_whole.then(|| serde_json::from_str(record).ok()).flatten()
+    }))
+}
+
+/// What is missing or damaged counts as not written; other failures may pass.
+fn if_whole<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => Ok(None),
+        outcome => outcome.map(Some),
+    }
 }
 
 /// Keeps the journal of the write under way.

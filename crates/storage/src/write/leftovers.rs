@@ -36,7 +36,7 @@ pub fn unfinished_writes(store: &dyn Store, parent: &Path) -> Result<Vec<Unfinis
             continue;
         }
         found.push(UnfinishedWrite {
-            samples: journal::find(store, &path).map_or(0, |found| found.rows()),
+            samples: journal::find(store, &path)?.map_or(0, |found| found.rows()),
             size_bytes: size_bytes(store, &path)?,
             is_running: store.lock_dir(&path)?.is_none(),
             name,
@@ -59,6 +59,8 @@ pub fn remove_unfinished_write(store: &dyn Store, parent: &Path, name: &str) -> 
     let lock = store.lock_dir(&path)?.ok_or_else(|| {
         Error::conflict(format!("{} is being written; end that writer first", path.display()))
     })?;
+    // A killed writer's exchange may not be durable: what is removed here would be the cache then.
+    store.sync_dir(parent)?;
     store.remove_tree(&path)?;
     drop(lock);
     store.sync_dir(parent)

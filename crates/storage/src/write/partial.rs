@@ -86,6 +86,11 @@ impl PartialDir {
         }
     }
 
+    /// Nothing is removed if this is dropped.
+    pub(super) fn keep_all(&mut self) {
+        self.kept_shards = None;
+    }
+
     /// How many finished shards stay with their journal if this is dropped unpublished.
     pub(super) fn keep_shards(&mut self, shards: usize) {
         self.kept_shards = Some(shards);
@@ -195,7 +200,11 @@ impl PartialDir {
 impl Drop for PartialDir {
     /// Best effort: what stays is removed by the next writer of the name.
     fn drop(&mut self) {
-        let (Some(_), Some(kept)) = (&self.lock, self.kept_shards) else { return };
+        let (Some(lock), Some(kept)) = (&self.lock, self.kept_shards) else { return };
+        if !lock.is_held() {
+            // A forked child: the directory is its parent's.
+            return;
+        }
         let _ = match kept {
             0 => self.store.remove_tree(&self.path()),
             kept => journal::clear(self.store.as_ref(), &self.path(), kept),

@@ -23,7 +23,7 @@ impl Run<'_> {
     fn start(&self, parent: &Path) -> Result<Option<PublishedCache>> {
         let mut writer = begin(Arc::new(LocalStore), parent, self.plan)?;
         let fingerprint = self.fingerprint.map(str::to_owned);
-        let found = writer.resume(fingerprint.clone());
+        let found = writer.resume(fingerprint.clone())?;
         let (declared, mut from) = (declared(), 0);
         let (rows, dictionary) = match found {
             Some(Unfinished { fingerprint: stored, .. })
@@ -260,11 +260,11 @@ fn a_run_that_fails_at_once_keeps_what_the_one_before_stored() {
     assert!(first.start(parent.path()).unwrap().is_none());
     let left = names_left(parent.path());
     let mut writer = begin(Arc::new(LocalStore), parent.path(), plan).unwrap();
-    assert!(writer.resume(Some("v1".to_owned())).is_some());
+    assert!(writer.resume(Some("v1".to_owned())).unwrap().is_some());
     drop(writer);
     assert_eq!(names_left(parent.path()), left);
     let mut writer = begin(Arc::new(LocalStore), parent.path(), plan).unwrap();
-    writer.resume(Some("v1".to_owned()));
+    writer.resume(Some("v1".to_owned())).unwrap();
     let mut calls = 0;
     let ended = writer.adopt(&mut || {
         calls += 1;
