@@ -172,7 +172,7 @@ EXAMPLES = {
     ),
     "FileUnsupportedError": (
         file_unsupported,
-        ["cannot sync", "000000.arrow", "Operation not supported", "use another file system"],
+        ["cannot sync", "/caches", "Operation not supported", "use another file system"],
     ),
     "CorruptError": (
         corrupt,

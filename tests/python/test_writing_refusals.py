@@ -171,7 +171,7 @@ def test_what_is_no_sample_is_refused(runtime, tmp_path, item):
 
 
 def test_a_failure_after_many_shards_leaves_nothing(runtime, tmp_path):
-    config = drt.WriterConfig(max_shard_bytes=4096, show_progress=False)
+    config = drt.WriterConfig(max_shard_bytes=4096, show_progress=False, resume=False)
     samples = [(b"x" * 1000, {"i": i}) for i in range(200)] + [(b"", {"i": "text"})]
     (error,) = runtime.write_cache(ListSource("words", samples), tmp_path, writer_config=config)
     assert "sample 200" in error.message

@@ -95,7 +95,7 @@ class WriterConfig(FrozenConfig):
             group per worker.
         prefetch_bytes: The same in bytes; `None` chooses from the memory this process may use.
             One larger sample alone is allowed.
-        max_shard_bytes: A shard file closes before it grows beyond this many bytes, columns included.
+        max_shard_bytes: A shard file, columns included, closes before it grows beyond this.
         shard_compression: How payloads are compressed.
         show_progress: Draw a line per source where someone looks (terminal, notebook).
         validate_cache: Check every byte of a cache before it is reused.
