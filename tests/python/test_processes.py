@@ -248,3 +248,46 @@ def test_runtimes_and_datasets_give_their_resources_back(cache, tmp_path):
         use(number)
     after = resources()
     assert_flat(before, after)
+
+
+def test_threads_that_fork_at_once_do_not_wait_for_each_other():
+    script = """
+        import os, threading
+        import dataset_rt
+        def fork_often():
+            for _ in range(200):
+                child = os.fork()
+                if child == 0:
+                    os._exit(0)
+                os.waitpid(child, 0)
+        threads = [threading.Thread(target=fork_often) for _ in range(3)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print("done")
+    """
+    assert run_script(script, seconds=SECONDS) == "done\n"
+
+
+@pytest.mark.parametrize("hook", ["before", "after_in_parent", "after_in_child"])
+def test_hooks_of_a_fork_may_use_the_library(cache, hook):
+    script = """
+        import os, sys
+        used = []
+        def use():
+            if used:
+                dataset, runtime = used
+                assert [dataset[3].sample_id, next(iter(dataset)).sample_id] == [3, 0]
+                runtime.close()
+        hooks = {sys.argv[2]: use}
+        os.register_at_fork(**hooks)
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1])
+        next(iter(dataset))
+        used.extend([dataset, drt.DatasetRuntime(num_workers=2)])
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("done")
+    """
+    assert run_script(script, cache, hook, seconds=SECONDS) == "done\n"

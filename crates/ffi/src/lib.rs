@@ -76,8 +76,8 @@ fn remove_unfinished_write(py: Python<'_>, directory: PathBuf, name: &str) -> Py
 
 /// Closes the gate before a fork; registered with `os.register_at_fork`.
 #[pyfunction]
-fn before_fork() {
-    dataset_rt_runtime::fork_gate::before_fork();
+fn before_fork(py: Python<'_>) {
+    py.detach(dataset_rt_runtime::fork_gate::before_fork);
 }
 
 /// Opens the gate after a fork, in the parent.

@@ -23,18 +23,29 @@ thread_local! {
 }
 
 struct Forking {
+    /// A signal handler or another hook may fork again between this thread's hooks.
+    depth: u32,
     _gate: RwLockWriteGuard<'static, ()>,
     locks: AllLocks,
 }
 
 /// Proof that no fork happens while it lives.
 pub struct Inside {
-    _guard: RwLockReadGuard<'static, ()>,
+    _guard: Option<RwLockReadGuard<'static, ()>>,
 }
 
-/// Waits out a fork in progress, then keeps others away. Not reentrant.
+/// Waits out a fork in progress, then keeps others away. Not reentrant. The forking thread itself
+/// passes: other hooks of its fork, and signal handlers, may use the library.
 pub fn enter() -> Inside {
-    Inside { _guard: GATE.read().unwrap_or_else(PoisonError::into_inner) }
+    if is_forking() {
+        return Inside { _guard: None };
+    }
+    Inside { _guard: Some(GATE.read().unwrap_or_else(PoisonError::into_inner)) }
+}
+
+/// Whether this thread is between the hooks of a fork: threads that want in wait for it.
+pub fn is_forking() -> bool {
+    FORKING.with_borrow(Option::is_some)
 }
 
 /// Runs long `work` inside, and outside whenever it calls its check, which calls `attend`: there
@@ -52,10 +63,21 @@ pub fn with_breaks<R>(
     })
 }
 
-/// Waits until nobody is inside and closes the gate. Call on the forking thread.
+/// Waits until nobody is inside and closes the gate. Call on the forking thread, without the
+/// interpreter lock: another thread that forks may need it to open the gate.
 pub fn before_fork() {
+    let is_nested = FORKING.with_borrow_mut(|slot| match slot {
+        Some(forking) => {
+            forking.depth += 1;
+            true
+        }
+        None => false,
+    });
+    if is_nested {
+        return;
+    }
     let gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
-    let forking = Forking { _gate: gate, locks: AllLocks::hold() };
+    let forking = Forking { depth: 0, _gate: gate, locks: AllLocks::hold() };
     FORKING.with_borrow_mut(|slot| *slot = Some(forking));
     // So that the child can tell that it is one.
     process();
@@ -65,11 +87,17 @@ pub fn before_fork() {
 pub fn after_fork() {
     let id = std::process::id();
     let is_child = PROCESS.swap(id, Ordering::Relaxed) != id;
-    let forking = FORKING.with_borrow_mut(Option::take);
-    if let (true, Some(mut forking)) = (is_child, forking) {
-        // Should the parent die, its caches are free for others though the child lives.
-        forking.locks.leave();
-    }
+    FORKING.with_borrow_mut(|slot| {
+        let Some(forking) = slot else { return };
+        if is_child {
+            // Should the parent die, its caches are free for others though the child lives.
+            forking.locks.leave();
+        }
+        match forking.depth.checked_sub(1) {
+            Some(depth) => forking.depth = depth,
+            None => *slot = None,
+        }
+    });
 }
 
 /// Id of this process, without asking the system again until the next fork.

@@ -139,8 +139,9 @@ impl WorkerPool {
             std::mem::take(&mut *crew.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let this_thread = std::thread::current().id();
         for thread in threads {
-            // The last owner may be one of the workers, which cannot wait for itself.
-            if thread.thread().id() != this_thread {
+            // The last owner may be one of the workers, which cannot wait for itself, or a hook of
+            // a fork, whose end workers wait for.
+            if thread.thread().id() != this_thread && !fork_gate::is_forking() {
                 let _ = thread.join();
             }
         }

@@ -137,6 +137,7 @@ impl WritePipeline {
                 item = shared.queue.offer(waiting, size);
                 if item.is_some() {
                     attend()?;
+                    self.check_process()?;
                 }
             }
             Ok(())
@@ -245,6 +246,7 @@ impl WritePipeline {
             && !self.shared.is_over_soon()
         {
             attend()?;
+            self.check_process()?;
         }
         Ok(())
     }

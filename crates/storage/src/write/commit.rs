@@ -217,7 +217,13 @@ impl CacheWriter {
         let mut dropped = None;
         for entry in &found.shards {
             let mut ended = None;
-            let mut attend = || attend().inspect_err(|error| ended = Some(error.clone()));
+            let partial = &self.partial;
+            // Python code that is attended to may fork, and come back in the child too.
+            let mut attend = || {
+                attend()
+                    .and_then(|()| partial.check_held())
+                    .inspect_err(|error| ended = Some(error.clone()))
+            };
             match files.stored_shard(entry, &mut attend) {
                 Ok(shard) => files.adopt(entry, &shard, &mut attend)?,
                 Err(_) if ended.is_some() => return Err(ended.unwrap_or_else(nothing)),
@@ -247,6 +253,7 @@ impl CacheWriter {
         journal: Option<Journal>,
         kept: usize,
     ) -> Result<()> {
+        self.partial.check_held()?;
         let (store, directory) = (Arc::clone(self.partial.store()), self.partial.path());
         journal::clear(store.as_ref(), &directory, kept)?;
         self.partial.keep_shards(kept);
@@ -268,6 +275,7 @@ impl CacheWriter {
         if self.has_failed {
             return Err(Error::internal("this writer failed before; begin a new one"));
         }
+        self.partial.check_held()?;
         let files = self.files.as_mut().ok_or_else(|| Error::internal("start was not called"))?;
         let committed = files.commit(&group);
         self.partial.keep_shards(files.shards.journalled());
@@ -281,6 +289,7 @@ impl CacheWriter {
     /// As the file system fails; nothing is published then.
     pub fn publish(self, identity: Identity) -> Result<PublishedCache> {
         let Self { mut partial, name, options: _, resumption, files, has_failed } = self;
+        partial.check_held()?;
         let files = files.filter(|_| !has_failed);
         let files = files
             .filter(|files| files.rows() > 0)

@@ -101,6 +101,12 @@ impl Found {
 /// As the file system fails: what cannot be read now is not lost.
 pub(super) fn find(store: &dyn Store, partial: &Path) -> Result<Option<Found>> {
     let journal = partial.join(JOURNAL_DIR);
+    // Nothing is read, and later removed, through links.
+    for directory in [&journal, &partial.join(SHARDS_DIR)] {
+        if store.kind(directory)? != Some(EntryKind::Directory) {
+            return Ok(None);
+        }
+    }
     let Some(head) = read_record::<JournalHead>(&journal.join(HEAD_FILE))? else { return Ok(None) };
     let dictionary = match &head.dictionary_blake3 {
         None => None,
@@ -151,7 +157,8 @@ fn truncate(store: &dyn Store, partial: &Path, shards: usize) -> Result<()> {
     } else {
         for name in store.list_dir(&journal)? {
             let is_head = [HEAD_FILE, DICTIONARY_FILE].iter().any(|kept| name == Path::new(kept));
-            if !is_head && number_of(&name).is_none_or(|number| number >= shards) {
+            let number = number_of(&name, |number| record_path(partial, number));
+            if !is_head && number.is_none_or(|number| number >= shards) {
                 store.remove_tree(&journal.join(name))?;
             }
         }
@@ -159,16 +166,18 @@ fn truncate(store: &dyn Store, partial: &Path, shards: usize) -> Result<()> {
     }
     let directory = partial.join(SHARDS_DIR);
     for name in store.list_dir(&directory)? {
-        if number_of(&name).is_none_or(|number| number >= shards) {
+        let number = number_of(&name, |number| PathBuf::from(shard_path(number)));
+        if number.is_none_or(|number| number >= shards) {
             store.remove_tree(&directory.join(name))?;
         }
     }
     Ok(())
 }
 
-/// The shard that a file with this name belongs to.
-fn number_of(name: &Path) -> Option<usize> {
-    name.file_stem()?.to_str()?.parse().ok()
+/// The shard that the file `name` belongs to, if it has just the name that `path` gives it.
+fn number_of(name: &Path, path: impl Fn(usize) -> PathBuf) -> Option<usize> {
+    let number = name.file_stem()?.to_str()?.parse().ok()?;
+    (path(number).file_name() == Some(name.as_os_str())).then_some(number)
 }
 
 fn record_path(partial: &Path, shard: usize) -> PathBuf {

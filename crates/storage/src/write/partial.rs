@@ -66,6 +66,10 @@ impl PartialDir {
                 made => made.is_ok(),
             };
             let Some(lock) = store.lock_dir(&path)? else {
+                // A link to nothing has no holder that will ever be done.
+                if !matches!(store.kind(&path)?, Some(EntryKind::Directory) | None) {
+                    return Err(not_a_directory(&path));
+                }
                 wait(&path)?;
                 continue;
             };
@@ -84,6 +88,20 @@ impl PartialDir {
             refuse_taken(store.as_ref(), parent, name, mode)?;
             return Ok(partial);
         }
+    }
+
+    /// A forked child does not hold its parent's lock: the files are not its own.
+    ///
+    /// # Errors
+    /// `Conflict` there.
+    pub(super) fn check_held(&self) -> Result<()> {
+        if self.lock.as_ref().is_some_and(DirLock::is_held) {
+            return Ok(());
+        }
+        Err(Error::conflict(
+            "this write was begun before the process forked; let the source end in the child, \
+             for example with os._exit",
+        ))
     }
 
     /// Nothing is removed if this is dropped.

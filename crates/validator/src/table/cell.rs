@@ -13,6 +13,8 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use arrow_select::take::take;
 
+use super::compare::cell_bytes;
+
 /// Longest text or binary value shown, in characters: messages stay readable.
 const SHOWN_MAX: usize = 60;
 
@@ -37,11 +39,13 @@ pub(super) fn cell_text(array: &dyn Array, row: usize) -> String {
         };
     }
     match array.data_type() {
-        DataType::Utf8 => quoted(array.as_string::<i32>().value(row)),
-        DataType::LargeUtf8 => quoted(array.as_string::<i64>().value(row)),
+        DataType::Utf8 => quoted_bytes(cell_bytes(array.as_string::<i32>(), row)),
+        DataType::LargeUtf8 => quoted_bytes(cell_bytes(array.as_string::<i64>(), row)),
         DataType::Utf8View => quoted(array.as_string_view().value(row)),
-        DataType::Binary => hexadecimal(array.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => hexadecimal(array.as_binary::<i64>().value(row)),
+        DataType::Binary => hexadecimal(cell_bytes(array.as_binary::<i32>(), row).unwrap_or(b"")),
+        DataType::LargeBinary => {
+            hexadecimal(cell_bytes(array.as_binary::<i64>(), row).unwrap_or(b""))
+        }
         DataType::BinaryView => hexadecimal(array.as_binary_view().value(row)),
         DataType::Timestamp(unit, Some(zone)) => {
             format!("{}Z in zone {zone}", formatted(&as_utc(array, *unit, row), 0))
@@ -91,6 +95,11 @@ fn as_utc(array: &dyn Array, unit: TimeUnit, row: usize) -> ArrayRef {
         TimeUnit::Microsecond => one::<TimestampMicrosecondType>(array, row),
         TimeUnit::Nanosecond => one::<TimestampNanosecondType>(array, row),
     }
+}
+
+/// Text as it is in memory that may have changed since it was found to be text.
+fn quoted_bytes(bytes: Option<&[u8]>) -> String {
+    quoted(&String::from_utf8_lossy(bytes.unwrap_or_default()))
 }
 
 fn quoted(text: &str) -> String {

@@ -10,6 +10,7 @@ use arrow_array::types::{
 use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericByteArray, GenericByteViewArray, PrimitiveArray,
 };
+use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
 use dataset_rt_storage::format::schema::ColumnType;
 use dataset_rt_storage::{Error, Result};
@@ -192,8 +193,7 @@ impl<T: ByteArrayType<Offset = i64>> Cells for GenericByteArray<T> {
     type Source = Self;
 
     fn is_same(&self, row: usize, source: &Self, own: usize) -> bool {
-        let (mine, theirs): (&[u8], &[u8]) = (self.value(row).as_ref(), source.value(own).as_ref());
-        mine == theirs
+        is_one_or_equal(cell_bytes(self, row), cell_bytes(source, own))
     }
 
     fn has_same_values(&self, row: usize, source: &Self, own: usize, len: usize) -> bool {
@@ -214,7 +214,7 @@ impl Cells for GenericByteViewArray<StringViewType> {
     type Source = GenericByteArray<LargeUtf8Type>;
 
     fn is_same(&self, row: usize, source: &Self::Source, own: usize) -> bool {
-        self.value(row) == source.value(own)
+        is_one_or_equal(Some(self.value(row).as_ref()), cell_bytes(source, own))
     }
 
     fn has_same_values(&self, row: usize, source: &Self::Source, own: usize, len: usize) -> bool {
@@ -226,7 +226,7 @@ impl Cells for GenericByteViewArray<BinaryViewType> {
     type Source = GenericByteArray<LargeBinaryType>;
 
     fn is_same(&self, row: usize, source: &Self::Source, own: usize) -> bool {
-        self.value(row) == source.value(own)
+        is_one_or_equal(Some(self.value(row)), cell_bytes(source, own))
     }
 
     fn has_same_values(&self, row: usize, source: &Self::Source, own: usize, len: usize) -> bool {
@@ -257,9 +257,19 @@ fn has_same_views<V: ByteViewType, T: ByteArrayType<Offset = i64>>(
     views.iter().zip(lengths).all(|(&view, length)| u64::from(view as u32) == length)
         && (0..len).all(|i| {
             let mine: &[u8] = user.value(row + i).as_ref();
-            let theirs: &[u8] = source.value(own + i).as_ref();
-            mine == theirs
+            is_one_or_equal(Some(mine), cell_bytes(source, own + i))
         })
+}
+
+/// The bytes of one cell. Offsets were checked before, but may lie in a file that somebody
+/// overwrites: they are checked again where they are used.
+pub(super) fn cell_bytes<T: ByteArrayType>(
+    array: &GenericByteArray<T>,
+    row: usize,
+) -> Option<&[u8]> {
+    let offsets = array.value_offsets().get(row..)?;
+    let (from, to) = (offsets.first()?.to_usize()?, offsets.get(1)?.to_usize()?);
+    array.value_data().get(from..to)
 }
 
 /// Offsets (one more than values) and bytes of a run.

@@ -274,3 +274,44 @@ fn a_run_that_fails_at_once_keeps_what_the_one_before_stored() {
     drop(writer);
     assert_eq!(names_left(parent.path()), left);
 }
+
+#[test]
+fn nothing_is_read_or_removed_through_links_and_foreign_names_do_not_stay() {
+    let rows = rows(ROWS);
+    let plan = plan(PLAN.compression);
+    let expected = uninterrupted(&whole(&rows, plan));
+    for linked in ["shards", "journal"] {
+        let (parent, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let run = Run { stop_after: 17, ..whole(&rows, plan) };
+        assert!(run.start(parent.path()).unwrap().is_none());
+        let place = partial_path(parent.path(), "train").join(linked);
+        let moved = elsewhere.path().join("moved");
+        fs::rename(&place, &moved).unwrap();
+        fs::write(moved.join("precious.txt"), b"kept").unwrap();
+        std::os::unix::fs::symlink(&moved, &place).unwrap();
+        let cache = whole(&rows, plan).start(parent.path()).unwrap().unwrap();
+        assert!(files(&cache.path) == expected, "{linked}");
+        assert_eq!(fs::read(moved.join("precious.txt")).unwrap(), b"kept", "{linked}");
+    }
+    let parent = TempDir::new().unwrap();
+    let run = Run { stop_after: 17, ..whole(&rows, plan) };
+    assert!(run.start(parent.path()).unwrap().is_none());
+    for foreign in ["0.arrow", "+1.arrow", "000000.bak"] {
+        fs::write(partial_path(parent.path(), "train").join("shards").join(foreign), b"").unwrap();
+    }
+    let cache = whole(&rows, plan).start(parent.path()).unwrap().unwrap();
+    assert!(files(&cache.path) == expected);
+    assert!(cache.samples_reused > 0);
+}
+
+#[test]
+fn a_link_to_nothing_in_place_of_the_unpublished_directory_is_refused_at_once() {
+    let parent = TempDir::new().unwrap();
+    let place = partial_path(parent.path(), "train");
+    std::os::unix::fs::symlink(parent.path().join("nothing"), &place).unwrap();
+    let options = WriteOptions { max_shard_bytes: 1 << 20, compression: PLAN.compression };
+    let store = Arc::new(LocalStore);
+    let mut nobody = |_: &Path| -> Result<()> { panic!("waits for a writer that is not there") };
+    let begun = CacheWriter::begin(store, parent.path(), "train", options, PLAN.mode, &mut nobody);
+    assert_eq!(begun.err().unwrap().kind(), Kind::Conflict);
+}
