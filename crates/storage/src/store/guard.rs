@@ -14,13 +14,19 @@ use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::regions::{self, Region};
 use crate::{Error, Result};
 
 /// How often a section starts again because another thread met a loss meanwhile. One loss
-/// disturbs a section at most twice; more means that files vanish one after another.
-const ATTEMPTS: usize = 8;
+/// disturbs a section at most twice; more means that files vanish one after another, for longer
+/// than a tenth of a second.
+const ATTEMPTS: usize = 100;
+/// Attempts without a pause in between.
+const ATTEMPTS_AT_ONCE: usize = 4;
+/// Pause before each later attempt.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Threads that can be in other people's handlers at once; further ones die as if unhandled.
 const CHAINED_MAX: usize = 64;
 
@@ -56,11 +62,15 @@ pub struct Section<'a> {
 /// Those of `work`; `Conflict` when a mapped file could not be read. Nothing that `work` made
 /// is returned then.
 pub fn guarded<T>(mut work: impl FnMut(Section<'_>) -> Result<T>) -> Result<T> {
-    for _ in 1..ATTEMPTS {
+    for number in 1..ATTEMPTS {
         if let Some(outcome) = attempt(&mut work) {
             return outcome;
         }
-        std::thread::yield_now();
+        if number < ATTEMPTS_AT_ONCE {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(PAUSE);
+        }
     }
     guarded_once(work)
 }
