@@ -17,7 +17,7 @@ use std::time::Duration;
 use dataset_rt_storage::format::codec::{Compression, train_dictionary};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::write::{
-    CacheWriter, EncodedGroup, Encoder, Identity, PublishedCache, RowGroup,
+    CacheWriter, EncodedGroup, Encoder, Identity, PublishedCache, RowGroup, begun_before_fork,
 };
 use dataset_rt_storage::{Error, Result};
 
@@ -150,10 +150,7 @@ impl WritePipeline {
         if self.pid == fork_gate::process() {
             return Ok(());
         }
-        Err(Error::conflict(
-            "this write was begun before the process forked; let the source end in the child, \
-             for example with os._exit",
-        ))
+        Err(begun_before_fork())
     }
 
     fn start(&mut self, schema: &StoredSchema, first: &RowGroup) -> Result<()> {

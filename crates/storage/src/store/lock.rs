@@ -68,10 +68,7 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
         Ok(directory) => directory,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            return Err(Error::conflict(format!(
-                "{} is not a directory; expected one of an unfinished write, or nothing; remove it",
-                path.display()
-            )));
+            return Err(not_a_directory(path));
         }
         Err(e) => return Err(failed("open", &e)),
     };
@@ -92,6 +89,14 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<DirLock>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(failed("look at", &e)),
     }
+}
+
+/// Something else stands where an unfinished write has its directory.
+pub(crate) fn not_a_directory(path: &Path) -> Error {
+    Error::conflict(format!(
+        "{} is not a directory; expected one of an unfinished write, or nothing; remove it",
+        path.display()
+    ))
 }
 
 /// Why a lock could not even be asked for.

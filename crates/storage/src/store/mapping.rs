@@ -33,12 +33,12 @@ impl Mapping {
     /// `Exhausted` when no more mappings are allowed, else as the system fails.
     pub(super) fn new(file: &File, path: &Path) -> Result<Self> {
         guard::arm();
+        // Another process may break the argument below: bytes that vanish raise a signal that
+        // `guard` turns into an error in sections, and `LazyFile::check_unchanged` notices bytes
+        // that changed before anything made of them is handed on. Views are promised only while
+        // files are unmodified; `io="pread"` maps nothing.
         // SAFETY: published files are never written again by this library, so the mapped bytes
-        // stay what they are for as long as the mapping lives. Another process may break that:
-        // bytes that vanish raise a signal that `guard` turns into an error in sections, and
-        // `LazyFile::check_unchanged` notices bytes that changed before anything made of them is
-        // handed on. Views are promised only while files are unmodified; `io="pread"` maps
-        // nothing.
+        // stay what they are for as long as the mapping lives.
         let map = unsafe { Mmap::map(file) }.map_err(|e| Error::from_io("map", path, &e))?;
         // Samples are read in random order: read-ahead around each would waste the page cache.
         // A refused hint costs speed only.

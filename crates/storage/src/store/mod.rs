@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 pub use guard::{Section, guarded, guarded_once};
 pub use identity::{Baseline, FileIdentity};
 pub use local::LocalStore;
+pub(crate) use lock::not_a_directory;
 pub use lock::{AllLocks, DirLock};
 pub use mapping::Mapping;
 pub use read_file::{IoMode, ReadFile};

@@ -32,4 +32,4 @@ pub use encode::{EncodedGroup, Encoder};
 pub use group::{GroupLimits, RowGroup};
 pub use ingest::{Cell, Ingest};
 pub use leftovers::{UnfinishedWrite, remove_unfinished_write, unfinished_writes};
-pub use partial::{WriteMode, partial_path};
+pub use partial::{WriteMode, begun_before_fork, partial_path};

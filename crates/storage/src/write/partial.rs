@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::journal;
-use crate::store::{DirLock, EntryKind, Store};
+use crate::store::{DirLock, EntryKind, Store, not_a_directory};
 use crate::{Error, Kind, Result};
 
 /// Whether a published cache of the same name may be exchanged.
@@ -98,10 +98,7 @@ impl PartialDir {
         if self.lock.as_ref().is_some_and(DirLock::is_held) {
             return Ok(());
         }
-        Err(Error::conflict(
-            "this write was begun before the process forked; let the source end in the child, \
-             for example with os._exit",
-        ))
+        Err(begun_before_fork())
     }
 
     /// Nothing is removed if this is dropped.
@@ -230,11 +227,12 @@ impl Drop for PartialDir {
     }
 }
 
-fn not_a_directory(path: &Path) -> Error {
-    Error::conflict(format!(
-        "{} is not a directory; expected one of an unfinished write, or nothing; remove it",
-        path.display()
-    ))
+/// The error for a write that goes on in a forked child.
+pub fn begun_before_fork() -> Error {
+    Error::conflict(
+        "this write was begun before the process forked; let the source end in the child, for \
+         example with os._exit",
+    )
 }
 
 fn refuse_taken(store: &dyn Store, parent: &Path, name: &str, mode: WriteMode) -> Result<()> {
