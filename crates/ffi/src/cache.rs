@@ -7,8 +7,9 @@ use dataset_rt_storage::read::{Cache, Fetcher, OpenOptions};
 use dataset_rt_storage::{Error, Kind};
 use pyo3::prelude::*;
 
-use crate::failure::{attended, detached, guarded, to_py};
+use crate::failure::{apart, attended, detached, guarded, to_py};
 use crate::payload_out::NativePayload;
+use crate::samples::PIECE_BYTES;
 use crate::tables::NativeTable;
 
 /// A read-only view of one cache.
@@ -67,7 +68,8 @@ impl NativeCache {
 
     fn shard(&self, py: Python<'_>, i: usize) -> PyResult<NativeTable> {
         guarded(py, || {
-            let (schema, batches) = detached(py, || self.cache.shard_batches(i))?;
+            let cache = Arc::clone(&self.cache);
+            let (schema, batches) = apart(py, move |_| cache.shard_batches(i))?;
             Ok(NativeTable::new(schema, batches))
         })
     }
@@ -79,14 +81,20 @@ impl NativeCache {
                 let text = format!("sample {i} is out of range; expected 0 <= sample < {rows}");
                 to_py(py, &Error::new(Kind::SampleNotFound, text))
             })?;
-            let payload = detached(py, || {
+            let place = detached(py, || {
                 let place = self.cache.locate(row)?;
-                let mut payloads = Vec::with_capacity(1);
-                self.cache.fetch(&[place], &mut Fetcher::default(), &mut payloads)?;
-                self.cache.check_tables_unchanged()?;
-                self.cache.check_shard_unchanged(place.shard)?;
-                payloads.pop().ok_or_else(|| Error::internal("no payload came back"))
+                self.cache.check_tables_unchanged().map(|()| place)
             })?;
+            let cache = Arc::clone(&self.cache);
+            let fetch = move || {
+                let payload = cache.payload(&place, &mut Fetcher::default())?;
+                cache.check_shard_unchanged(place.shard).map(|()| payload)
+            };
+            let payload = if place.record.raw_len() as usize > PIECE_BYTES {
+                apart(py, move |_| fetch())?
+            } else {
+                detached(py, fetch)?
+            };
             Ok(NativePayload::new(payload))
         })
     }

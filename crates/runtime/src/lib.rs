@@ -8,6 +8,7 @@
 //! Whatever a user relies on can be tested here without Python.
 
 mod active;
+mod apart;
 mod block;
 mod dataset;
 pub mod fork_gate;
@@ -22,7 +23,8 @@ mod stream;
 mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};
-pub use block::Block;
+pub use apart::{Check, run_apart};
+pub use block::{Block, Fetch};
 pub use dataset::{Dataset, ReadOptions, refuse_damaged};
 pub use pool::WorkerPool;
 pub use profile::{Profile, Stage, StageSeconds};

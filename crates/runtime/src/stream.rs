@@ -23,6 +23,8 @@ use crate::snapshot::Snapshot;
 const SLOTS: u64 = 4;
 /// Most samples of a block: beyond this a hand-over costs nothing per sample any more.
 const BLOCK_SAMPLES_MAX: u64 = 256;
+/// Most payload bytes that the consumer loads at one go: tenths of a second, even compressed.
+const CONSUMER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How long a waiting consumer sleeps before it looks for signals.
 const WAIT_SLICE: Duration = Duration::from_millis(50);
 
@@ -47,6 +49,11 @@ impl ReadAhead {
     /// Payload bytes that one block may hold.
     pub fn block_bytes(self) -> u64 {
         self.bytes / self.slots()
+    }
+
+    /// Payload bytes of a block that the consumer loads itself: signals are not seen meanwhile.
+    pub fn consumer_bytes(self) -> u64 {
+        self.block_bytes().min(CONSUMER_BYTES_MAX)
     }
 }
 
@@ -192,7 +199,7 @@ impl Stream {
         let position = self.one_by_one.start;
         self.one_by_one.start += 1;
         let _inside = fork_gate::enter();
-        load_caught(&self.snapshot, position..position + 1, self.ahead.block_bytes())
+        load_caught(&self.snapshot, position..position + 1, self.ahead.consumer_bytes())
     }
 
     /// Keeps the slots filled; the caller is about to take one block in hand.
@@ -216,7 +223,7 @@ impl Stream {
     fn wait(&self, slot: &Slot, attend: &mut dyn FnMut() -> Result<()>) -> Result<Result<Block>> {
         {
             let _inside = fork_gate::enter();
-            slot.run(&self.snapshot, self.ahead.block_bytes());
+            slot.run(&self.snapshot, self.ahead.consumer_bytes());
         }
         let mut progress = slot.lock();
         loop {
