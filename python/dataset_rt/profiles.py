@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
 from dataset_rt.config import WriterProfilerConfig
+from dataset_rt.errors import InvalidInputError
 
 
 class ProfileFile:
@@ -21,14 +24,28 @@ class ProfileFile:
         self._reports: list[Any] = []
 
     def __enter__(self) -> Self:
-        """Forget what an earlier call left at the path."""
+        """Forget what an earlier call left at the path, and see that it can be written.
+
+        Raises:
+            InvalidInputError: It cannot; nothing was written yet.
+        """
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            try:
+                self._path.write_text("", encoding="utf-8")
+                self._path.unlink()
+            except OSError as error:
+                raise InvalidInputError(
+                    f"the profile cannot be written: {error}; set another profiler path, or "
+                    "profiler.enabled to False"
+                ) from error
         return self
 
     def collect(self) -> None:
         """Take over the report of the source that just ended, if it left one."""
-        if self._path is not None and self._path.exists():
+        if self._path is None or not self._path.exists():
+            return
+        # Whatever happens to a report, the sources that follow are written.
+        with suppress(OSError, ValueError):
             self._reports.append(json.loads(self._path.read_text(encoding="utf-8")))
             self._path.unlink()
 
@@ -38,8 +55,15 @@ class ProfileFile:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write the reports collected so far, after an interrupt too."""
-        self.collect()
-        if self._path is not None and self._reports:
+        """Write the reports collected so far, after an interrupt too.
+
+        A failure is a warning: the caches are written.
+        """
+        if self._path is None:
+            return
+        try:
+            self.collect()
             text = json.dumps({"sources": self._reports}, indent=2)
             self._path.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            warnings.warn(f"the profile could not be written: {error}", stacklevel=5)

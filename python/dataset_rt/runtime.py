@@ -6,7 +6,7 @@ Knows nothing of files, formats or order: it checks arguments, calls, and sorts 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NoReturn, Self, Unpack, cast
@@ -209,15 +209,22 @@ class DatasetRuntime:
             raise InvalidInputError("the runtime is closed: make a new DatasetRuntime")
         names = _native.check_source_names([name for _, name in named])
         results: list[CacheWriteResult] = []
+        notes: list[str] = []
         with ProfileFile(config.profiler) as profile:
             for (source, _), name in zip(named, names, strict=True):
-                results.append(self._write_one(source, name, directory, config, reuse))
+                result, more = self._write_one(source, name, directory, config, reuse)
+                results.append(result)
+                notes.extend(more)
                 profile.collect()
+        # At the end: a filter may make an exception of a warning, and all sources count.
+        for note in notes:
+            warnings.warn(note, stacklevel=3)
         return results
 
     def _write_one(
         self, source: CacheSource, name: str, directory: str, config: WriterConfig, reuse: bool
-    ) -> CacheWriteResult:
+    ) -> tuple[CacheWriteResult, list[str]]:
+        """What became of one source, and what to warn of."""
         # Exception, not BaseException: Ctrl-C and SystemExit end the whole call at once.
         try:
             with progress_line(name, source, config.show_progress) as on_progress:
@@ -225,20 +232,15 @@ class DatasetRuntime:
                     source, name, directory, config._native_options(), reuse, on_progress
                 )
         except SourceError as error:
-            return CacheWriteError(name, str(error), error.__cause__ or error)
+            return CacheWriteError(name, str(error), error.__cause__ or error), []
         except Exception as error:  # noqa: BLE001 - one failing source never stops the others
-            return CacheWriteError(name, str(error) or type(error).__name__, error)
+            return CacheWriteError(name, str(error) or type(error).__name__, error), []
         path = Path(directory, name)
-        if note is not None:
-            warnings.warn(note, stacklevel=4)
+        notes = [] if note is None else [note]
         if status != "reused":
-            _warn_of_length(source, name, path)
-        return CacheWriteSuccess(
-            name,
-            path,
-            cast("Literal['written', 'reused', 'resumed']", status),
-            samples_reused,
-        )
+            notes.extend(_length_note(source, name, path))
+        status = cast("Literal['written', 'reused', 'resumed']", status)
+        return CacheWriteSuccess(name, path, status, samples_reused), notes
 
     def _open(self, paths: list[str], config: ReaderConfig) -> CachedDataset:
         native = self._native.open_dataset(paths, config._native_options())
@@ -285,18 +287,21 @@ def open_dataset(
     return DatasetRuntime().cached_dataset(paths, reader_config=config)
 
 
-def _warn_of_length(source: CacheSource, name: str, path: Path) -> None:
+def _length_note(source: CacheSource, name: str, path: Path) -> Iterator[str]:
     """Say so when a source yielded another number of samples than its length: often a cut one."""
     try:
         expected = len(source)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - a length is optional, and only a hint
         return
-    found = _native.NativeCache(str(path)).num_samples
+    try:
+        found = _native.NativeCache(str(path)).num_samples
+    except DatasetRTError:
+        # Somebody replaced or removed it since; whoever opens it next will be told.
+        return
     if found != expected:
-        warnings.warn(
+        yield (
             f"source {name!r} yielded {found} samples, but its length is {expected}; the cache "
-            "holds what was yielded: check the source, and remove the cache if it is cut short",
-            stacklevel=5,
+            "holds what was yielded: check the source, and remove the cache if it is cut short"
         )
 
 

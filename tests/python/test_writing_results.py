@@ -5,7 +5,7 @@ import unicodedata
 
 import pyarrow as pa
 import pytest
-from conftest import ListSource, directory_digest, numbered, opened, written
+from conftest import QUIET, ListSource, directory_digest, numbered, opened, written
 
 import dataset_rt as drt
 
@@ -212,6 +212,42 @@ def test_the_profiler_writes_stage_times_whatever_the_ending(runtime, tmp_path, 
     except KeyboardInterrupt:
         assert ending == "interrupt"
     assert isinstance(json.loads(profile.read_text()), dict)
+
+
+def test_a_profile_that_cannot_be_written_is_said_before_anything_is(runtime, tmp_path):
+    profiler = drt.WriterProfilerConfig(enabled=True, path=tmp_path / "no" / "profile.json")
+    config = drt.WriterConfig(show_progress=False, profiler=profiler)
+    with pytest.raises(drt.InvalidInputError, match="profile cannot be written"):
+        runtime.write_cache(ListSource("a", numbered(3)), tmp_path, writer_config=config)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_profile_that_is_lost_later_is_a_warning(runtime, tmp_path):
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+
+    class Removing(ListSource):
+        def __iter__(self):
+            folder.rmdir()
+            return super().__iter__()
+
+    profiler = drt.WriterProfilerConfig(enabled=True, path=folder / "profile.json")
+    config = drt.WriterConfig(show_progress=False, profiler=profiler)
+    with pytest.warns(UserWarning, match="profile could not be written"):
+        (result,) = runtime.write_cache(Removing("a", numbered(3)), tmp_path, writer_config=config)
+    assert drt.open_cache(result.path).num_samples == 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_warnings_made_exceptions_stop_no_source(runtime, tmp_path):
+    class Short(ListSource):
+        def __len__(self):
+            return 5
+
+    sources = [Short(name, numbered(3)) for name in "ab"]
+    with pytest.raises(UserWarning, match="yielded 3"):
+        runtime.write_cache(sources, tmp_path, writer_config=QUIET)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_without_a_profiler_no_profile_is_written(runtime, tmp_path, monkeypatch):

@@ -107,7 +107,8 @@ pub fn write_source<'py>(
             "payload_bytes": write.payload_bytes,
             "seconds": profile.seconds(),
         });
-        save_report(py, path, &report, outcome.is_ok())?;
+        // Missing reports are told of by whoever joins them.
+        let _ = std::fs::write(path, format!("{report:#}\n"));
     }
     outcome
 }
@@ -385,20 +386,4 @@ fn tell_waiting(py: Python<'_>, lock: &Path) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("dataset_rt",))?;
     logger.call_method1("info", ("waiting for another writer of %s", lock))?;
     Ok(())
-}
-
-/// Writes the profile; its own failure is reported only where nothing else failed.
-fn save_report(
-    py: Python<'_>,
-    path: &Path,
-    report: &serde_json::Value,
-    must_succeed: bool,
-) -> PyResult<()> {
-    let text = format!("{report:#}\n");
-    match std::fs::write(path, text) {
-        Err(error) if must_succeed => {
-            Err(to_py(py, &Error::from_io("write the profile", path, &error)))
-        }
-        _ => Ok(()),
-    }
 }
