@@ -23,8 +23,8 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 # The store that fails on purpose, for fault tests.
 FEATURES := dataset_rt_storage/faults
 
-.PHONY: help demo test torch build lint-rust test-rust lint-python types test-python fuzz format \
-	lock clean missing
+.PHONY: help demo test torch build lint-rust test-rust conformance lint-python types test-python \
+	fuzz format lock clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
 
@@ -34,6 +34,7 @@ help:
 	@echo "make torch   PyTorch (5 GB) for the tests that need it; make test runs them from then on"
 	@echo "make build   environment and compiled module only"
 	@echo "make format  format Rust and Python"
+	@echo "make conformance  two more Rust decoders read the golden caches"
 	@echo "make fuzz    every fuzz target for FUZZ_SECONDS (60) each, two at a time"
 	@echo "make lock    pin the newest dependencies in requirements/"
 	@echo "make clean   remove environment and build output"
@@ -41,7 +42,7 @@ help:
 demo: build
 	$(BIN)/python examples/digits.py
 
-test: build lint-rust test-rust fuzz lint-python types test-python
+test: build lint-rust test-rust conformance fuzz lint-python types test-python
 	@echo "All checks and tests passed."
 
 build: $(VENV)/native.stamp
@@ -69,10 +70,15 @@ $(VENV)/native.stamp: $(VENV)/dependencies.stamp $(RUST_SOURCES) $(NATIVE_MISSIN
 lint-rust: $(VENV)/dependencies.stamp
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/engine/Cargo.toml --check
+	cargo fmt --manifest-path conformance/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets --features $(FEATURES) -- -D warnings
 
 test-rust: $(VENV)/dependencies.stamp
 	cargo test --locked --workspace --features $(FEATURES)
+
+# Decoders of other people read the golden caches. They have a lock file of their own.
+conformance:
+	cargo test --locked --manifest-path conformance/Cargo.toml --target-dir target/conformance
 
 # Needs a C++ compiler besides, for libFuzzer.
 fuzz:
@@ -94,6 +100,7 @@ test-python: build
 format: $(VENV)/dependencies.stamp
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/engine/Cargo.toml
+	cargo fmt --manifest-path conformance/Cargo.toml
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

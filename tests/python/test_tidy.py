@@ -8,7 +8,9 @@ from pathlib import Path
 from dataset_rt import errors
 
 ROOT = Path(__file__).resolve().parents[2]
-RUST = sorted(path for folder in ("crates", "fuzz") for path in (ROOT / folder).rglob("*.rs"))
+RUST = sorted(
+    path for folder in ("conformance", "crates", "fuzz") for path in (ROOT / folder).rglob("*.rs")
+)
 PYTHON = sorted(
     path
     for folder in ("python", "tests", "examples", "benchmarks")
