@@ -1,4 +1,4 @@
-"""Python blocks of the README and the guide run; files and tests that documents name exist."""
+"""Python blocks of documents run; files and tests that documents name exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs/guide.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "docs/guide.md", ROOT / "docs/tools.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
