@@ -9,6 +9,7 @@ sources/         what feeds a cache
 runtime.py       DatasetRuntime: writes caches, opens datasets
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
+arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
@@ -20,6 +21,7 @@ import os
 
 from dataset_rt import _native
 from dataset_rt._native import VERSION
+from dataset_rt.arrays import payload_array, payload_arrays, payload_tensor, payload_tensors
 from dataset_rt.cache import Cache, Shard, open_cache
 from dataset_rt.config import (
     CompressionAlgo,
@@ -133,6 +135,10 @@ __all__ = [
     "__version__",
     "open_cache",
     "open_dataset",
+    "payload_array",
+    "payload_arrays",
+    "payload_tensor",
+    "payload_tensors",
     "remove_unfinished_write",
     "unfinished_writes",
     "verify_cache",

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 from typing_extensions import Buffer
 
 import dataset_rt as drt
@@ -94,6 +97,12 @@ def inspecting() -> None:
     assert_type(report.ok, bool)
     assert_type(report.findings, tuple[drt.Finding, ...])
     assert_type(report.to_json(), str)
+
+
+def arrays(sample: drt.CachedSample, batch: pa.RecordBatch) -> None:
+    """Payloads as arrays of any dtype."""
+    assert_type(drt.payload_array(sample.data, "float32", (2, 3)), npt.NDArray[Any])
+    assert_type(drt.payload_arrays(batch, np.uint8, 3, copy=False), npt.NDArray[Any])
 
 
 def aliases(value: drt.MetadataValue, data: drt.BytesLike, algo: drt.CompressionAlgo) -> None:
