@@ -35,7 +35,7 @@ AnyShape: TypeAlias = "int | tuple[int, ...] | list[int]"
 def payload_array(
     payload: BytesLike | pa.Scalar, dtype: npt.DTypeLike, shape: AnyShape | None = None
 ) -> npt.NDArray[Any]:
-    """Return one payload as a read-only array over the same bytes; nothing is copied.
+    """Return one payload as a read-only array over the same bytes; nothing is copied here.
 
     The array keeps the payload's memory alive, a mapped shard included, after dataset and runtime
     are gone. Memory may be unaligned for `dtype`, since payloads lie side by side in a shard: NumPy
@@ -43,7 +43,8 @@ def payload_array(
 
     Args:
         payload: `CachedSample.data`, a `pa.Buffer` or any other C-contiguous buffer, or an Arrow
-            scalar of a binary type.
+            scalar of a binary type. (pyarrow copies a value when it makes a scalar of it:
+            `payload_arrays(column[i : i + 1], ...)[0]` does not.)
         dtype: What the bytes are, as NumPy writes it, byte order included; no objects.
         shape: Its product times the item size must be the payload's size. Without it the array
             has one dimension and as many items as the payload holds.

@@ -1,6 +1,7 @@
 """Payloads as NumPy arrays and PyTorch tensors: whose memory they show, and what is refused."""
 
 import gc
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,12 @@ def test_a_buffer_is_shown_and_not_copied(wrap):
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_an_arrow_scalar_is_a_payload(kind):
-    assert drt.payload_array(payloads(kind=kind)[3], float).tolist() == numbers(8)[3].tolist()
+    column = payloads(kind=kind)
+    array = drt.payload_array(column[3], float)
+    assert array.tolist() == numbers(8)[3].tolist()
+    # The copy is pyarrow's, made with the scalar; a slice of the column is shown as it is.
+    assert not lies_in(array, column.buffers()[-1])
+    assert lies_in(drt.payload_arrays(column[3:4], float, 3)[0], column.buffers()[-1])
 
 
 def test_without_a_shape_a_payload_is_one_dimension():
@@ -151,11 +157,13 @@ def test_views_evenly_spaced_are_not_copied():
         assert lies_in(array, data)
 
 
-def test_short_views_hold_their_bytes_themselves():
-    column = pa.array([b"abc", b"def", b"ghi"], pa.binary_view())[1:]
-    array = drt.payload_arrays(column, "u1", 3, copy=False)
-    assert array.tobytes() == b"defghi"
-    assert lies_in(array, column.buffers()[1])
+@pytest.mark.parametrize(("width", "inside"), [(1, True), (12, True), (13, False)])
+def test_views_of_up_to_twelve_bytes_hold_them(width, inside):
+    rows = [bytes([i]) * width for i in range(3)]
+    column = pa.array(rows, pa.binary_view())[1:]
+    array = drt.payload_arrays(column, "u1", width, copy=False)
+    assert array.tobytes() == b"".join(rows[1:])
+    assert lies_in(array, column.buffers()[1]) == inside
 
 
 SCATTERED = [(1, 24), (0, 0), (1, 0), (0, 24), (0, 24)]
@@ -180,6 +188,24 @@ def test_gathering_goes_block_by_block_over_any_number_of_rows(monkeypatch):
     monkeypatch.setattr(payload_layout, "_GATHER_BYTES", 2 * WIDTH)
     array = drt.payload_arrays(scattered(), float, 3)
     assert array.tolist() == numbers(4)[[3, 0, 2, 1, 1]].tolist()
+
+
+def test_gathering_takes_the_memory_of_one_copy():
+    rows, width = 4096, 4096
+    rng = np.random.default_rng(2)
+    halves = [rng.bytes(rows * width // 2) for _ in range(2)]
+    places = [(int(row) % 2, int(row) // 2 * width) for row in rng.permutation(rows)]
+    column = views(places, *halves, width=width)
+    tracemalloc.start()
+    try:
+        array = drt.payload_arrays(column, "u1", width)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < array.nbytes * 1.2
+    for row in (0, 1, 4095):
+        half, offset = places[row]
+        assert array[row].tobytes() == halves[half][offset : offset + width]
 
 
 def test_views_in_drawn_order_are_gathered_once():
@@ -382,3 +408,8 @@ def test_torch_takes_writable_arrays_by_dlpack(torch):
     array = drt.payload_arrays(payloads(), float, 3, copy=True)
     tensor = torch.from_dlpack(array)
     assert tensor.data_ptr() == address(array)
+
+
+def test_torch_drops_the_read_only_flag_as_documented(torch):
+    array = drt.payload_arrays(payloads(), float, 3)
+    assert torch.from_dlpack(array).data_ptr() == address(array)

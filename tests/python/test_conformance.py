@@ -4,6 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 import zstandard
@@ -148,3 +149,30 @@ def test_a_tool_finds_the_cells_of_every_golden_cache(tool):
             check_cache(make.ROOT / name, tool, kind.types, content["cells"])
             checked += 1
     assert checked == len(make.CACHES)
+
+
+# What docs/tools.md says of each tool; string, large and view forms of one type count as equal.
+CHANGES = {
+    "polars": {"timestamp s": "timestamp[ms]", "zoned s": "timestamp[ms, tz=Europe/Berlin]"},
+    "duckdb": {"zoned s": "timestamp[us, tz=ZONE]", "zoned ns": "timestamp[ns, tz=ZONE]"},
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_types_that_a_tool_changes_are_documented(tool):
+    zone = duckdb.sql("SELECT current_setting('TimeZone')").fetchall()[0][0]
+    found = {}
+    for field in TOOLS[tool](make.ROOT / "every_type/metadata.arrow").schema:
+        kind = str(field.type).removeprefix("large_").removesuffix("_view")
+        stored = str(make.EveryTypeSource.types.field(field.name).type).removeprefix("large_")
+        if kind != stored:
+            found[field.name] = kind
+    expected = CHANGES.get(tool.split("_")[0], {})
+    assert found == {name: kind.replace("ZONE", zone) for name, kind in expected.items()}
+
+
+def test_duckdb_refuses_a_table_without_columns():
+    file = make.ROOT / "no_columns/metadata.arrow"
+    with pytest.raises(duckdb.InvalidInputException, match="at least one column"):
+        TOOLS["duckdb_over_table"](file)
+    assert TOOLS["polars_read"](file).shape == TOOLS["pandas_feather"](file).shape == (0, 0)
