@@ -49,6 +49,9 @@ def payload_array(
         shape: Its product times the item size must be the payload's size. Without it the array
             has one dimension and as many items as the payload holds.
 
+    Returns:
+        The array, read-only.
+
     Raises:
         TypeError: `payload` is no buffer, or `dtype` or `shape` is none.
         InvalidInputError: The payload is null, or its size does not fit.
@@ -84,7 +87,10 @@ def payload_arrays(
         dtype: What the bytes are, as NumPy writes it, byte order included; no objects.
         shape: Of one payload. Each payload must have exactly that many bytes.
         copy: `None` copies once where it must; `False` never copies, and raises where it must;
-            `True` always copies. Only `True` gives an array that may be written.
+            `True` always copies.
+
+    Returns:
+        The array; it may be written with `copy=True` only.
 
     Raises:
         TypeError: `batch` holds no binary column, or `dtype` or `shape` is none.
@@ -121,6 +127,9 @@ def payload_tensor(
         dtype: A `torch.dtype`; the bytes are in the machine's order.
         shape: As in `payload_array`.
 
+    Returns:
+        The tensor, on the CPU.
+
     Raises:
         TypeError: `payload` is no buffer, or `dtype` or `shape` is none.
         InvalidInputError: The payload is null, or its size does not fit.
@@ -148,6 +157,9 @@ def payload_tensors(
         batch: As in `payload_arrays`.
         dtype: A `torch.dtype`; the bytes are in the machine's order.
         shape: Of one payload.
+
+    Returns:
+        The tensor, on the CPU.
 
     Raises:
         TypeError: `batch` holds no binary column, or `dtype` or `shape` is none.

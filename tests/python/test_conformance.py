@@ -116,6 +116,7 @@ def check_cache(cache, tool, types, expected):
     whole = {name: [] for name in marked.names}
     for shard in shards(cache):
         table = read(shard)
+        table.validate(full=True)
         assert table.schema.names == marked.names
         if tool.startswith("datafusion"):
             table = table.sort_by("sample_id")
@@ -137,6 +138,18 @@ def check_cache(cache, tool, types, expected):
 def test_a_tool_finds_what_the_source_gave(caches, layout, tool):
     assert len(shards(caches[layout])) > 1
     check_cache(caches[layout], tool, Rows.types, expected_cells())
+
+
+@pytest.mark.parametrize("kind", [make.BareSource, make.EmptySource], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tools_read_shards_without_columns_and_without_payload_bytes(tmp_path, layout, kind):
+    config = drt.WriterConfig(
+        shard_compression=LAYOUTS[layout], max_shard_bytes=3000, show_progress=False
+    )
+    with drt.DatasetRuntime(num_workers=1) as runtime:
+        (result,) = runtime.write_cache(kind("odd"), tmp_path, writer_config=config)
+    for tool in TOOLS:
+        check_cache(result.path, tool, kind.types, make.cells(kind("odd")))
 
 
 @pytest.mark.parametrize("tool", TOOLS)
