@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dataset_rt.payload_layout import Rows
 
-AnyShape: TypeAlias = "int | tuple[int, ...] | list[int]"
+AnyShape: TypeAlias = int | tuple[int, ...] | list[int]
 """A shape as callers pass it; an integer is a shape of one dimension."""
 
 
@@ -286,9 +286,9 @@ def _dims_of(shape: object, found: int, itemsize: int, kind: object) -> tuple[in
 
 def _typed(rows: npt.NDArray[np.uint8], kind: np.dtype[Any], dims: tuple[int, ...]) -> Any:
     """The bytes of each row as items, over the same memory."""
-    if rows.size == 0:
-        return _optional("numpy", "payload_arrays").empty((len(rows), *dims), kind)
-    return rows.view(kind).reshape(len(rows), *dims)
+    # No bytes are no items of any size; NumPy wants to hear that of one dimension.
+    flat = rows if rows.size else rows.reshape(0)
+    return flat.view(kind).reshape(len(rows), *dims)
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
