@@ -93,9 +93,10 @@ def payload_arrays(
         The array; it may be written with `copy=True` only.
 
     Raises:
-        TypeError: `batch` holds no binary column, or `dtype` or `shape` is none.
+        TypeError: `batch` is no Arrow data, its payloads are not binary, or `dtype` or `shape` is
+            none.
         InvalidInputError: A payload is null or of another size; the message names its row. Or
-            `copy` is `False` and the payloads do not lie evenly.
+            there is no column `payload`. Or `copy` is `False` and payloads do not lie evenly.
         ModuleNotFoundError: NumPy is not installed.
 
     Example:
@@ -162,8 +163,10 @@ def payload_tensors(
         The tensor, on the CPU.
 
     Raises:
-        TypeError: `batch` holds no binary column, or `dtype` or `shape` is none.
-        InvalidInputError: A payload is null or of another size; the message names its row.
+        TypeError: `batch` is no Arrow data, its payloads are not binary, or `dtype` or `shape` is
+            none.
+        InvalidInputError: A payload is null or of another size; the message names its row. Or
+            there is no column `payload`.
         ModuleNotFoundError: PyTorch or NumPy is not installed.
     """
     pytorch = _optional("torch", "payload_tensors")
@@ -236,7 +239,9 @@ def _payloads(batch: object) -> list[pa.Array]:
     """The chunks of the payload column."""
     if isinstance(batch, (pa.RecordBatch, pa.Table)):
         if batch.schema.names.count("payload") != 1:
-            raise TypeError(f"batch has no column payload, or several: {batch.schema.names}")
+            raise InvalidInputError(
+                f"batch has columns {batch.schema.names}; expected exactly one called payload"
+            )
         batch = batch.column("payload")
     chunks = batch.chunks if isinstance(batch, pa.ChunkedArray) else [batch]
     for chunk in chunks:

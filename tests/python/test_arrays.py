@@ -275,7 +275,6 @@ def test_offsets_outside_their_buffer_are_refused(start):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (pa.record_batch({"label": [1]}), "no column payload"),
         (pa.array([1, 2]), "payloads are of type int64"),
         (pa.array(["a"]), "payloads are of type string"),
         ([b"ab"], "batch is list"),
@@ -285,6 +284,13 @@ def test_offsets_outside_their_buffer_are_refused(start):
 def test_what_holds_no_payloads_is_a_type_error(batch, message):
     with pytest.raises(TypeError, match=message):
         drt.payload_arrays(batch, "u1", 2)
+
+
+@pytest.mark.parametrize("names", [["label"], ["payload", "payload"]])
+def test_a_batch_has_one_column_of_payloads(names):
+    batch = pa.record_batch([payloads()] * len(names), names=names)
+    with pytest.raises(drt.InvalidInputError, match="expected exactly one called payload"):
+        drt.payload_arrays(batch, float, 3)
 
 
 # Life time
