@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, Protocol, Self, final
 
+import pyarrow as pa
+
 from dataset_rt.samples import CachedSample
 
 __all__ = [
     "FORMAT_VERSION",
     "SAMPLER_VERSION",
     "VERSION",
+    "NativeBatchIterator",
     "NativeCache",
     "NativeDataset",
     "NativeRuntime",
@@ -66,6 +69,7 @@ class NativeRuntime:
 @final
 class NativeDataset:
     def __iter__(self) -> NativeSampleIterator: ...
+    def batches(self, batch_size: int, columns: list[str] | None) -> NativeBatchIterator: ...
     def __len__(self) -> int: ...
     @property
     def epoch(self) -> int: ...
@@ -87,6 +91,12 @@ class NativeSampleIterator(Iterator[CachedSample]):
     def __iter__(self) -> Self: ...
     def __reduce__(self) -> NoReturn: ...
     def __next__(self) -> CachedSample: ...
+
+@final
+class NativeBatchIterator(Iterator[pa.RecordBatch]):
+    def __iter__(self) -> Self: ...
+    def __reduce__(self) -> NoReturn: ...
+    def __next__(self) -> pa.RecordBatch: ...
 
 @final
 class NativeCache:

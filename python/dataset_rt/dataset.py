@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import polars as pl
+import pyarrow as pa
 
 from dataset_rt.arguments import to_count, to_integer, to_names
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
@@ -64,6 +65,39 @@ class CachedDataset:
         later iterators. After an early break the next iterator starts at the next window.
         """
         return iter(self._native)
+
+    def iter_batches(
+        self, batch_size: int, *, columns: Iterable[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Claim the next window of the stream and return an iterator over it, as Arrow batches.
+
+        Samples, order and snapshot are those of `__iter__`. Nothing is made per row, and payloads
+        of uncompressed caches are not copied: they are views of the mapped shards, which stay
+        mapped as long as a view lives.
+
+        Args:
+            batch_size: Rows of every batch but the last, at least 1.
+            columns: Names of the columns wanted, in this order; all by default. What is not asked
+                for is not read.
+
+        Returns:
+            Batches with `cache_id`, `sample_id`, stored columns, `weight`, extra columns and
+            `payload` (binary_view).
+
+        Raises:
+            InvalidInputError: `batch_size` is below 1, or a column is unknown or named twice.
+            CorruptError: While iterating, about a damaged sample, which the message names: the
+                samples before it came as a shorter batch, the next batch begins behind it.
+            ConflictError: While iterating, when a file changed while it was open.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> [batch.num_rows for batch in dataset.iter_batches(1, columns=["payload"])]
+            [1, 1]
+        """
+        size = to_count(batch_size, "batch_size", minimum=1)
+        names = None if columns is None else to_names(columns, "columns")
+        return self._native.batches(size, names)
 
     def __len__(self) -> int:
         """Return the samples per epoch: active rows, or what `set_epoch_len` said since."""

@@ -3,11 +3,12 @@
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, payload_out, tables    blocks -> Python objects
-//! classes         runtime (write), dataset, iterator, cache
+//! classes         runtime (write), dataset, iterator, batches (shared), cache
 //! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
 //! `unsafe` only in `payload_in`, `payload_out`, `samples` and `ending`.
 
+mod batches;
 mod cache;
 mod cells;
 mod dataset;
@@ -18,6 +19,7 @@ mod payload_in;
 mod payload_out;
 mod runtime;
 mod samples;
+mod shared;
 mod source;
 mod tables;
 mod values;
@@ -129,6 +131,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runtime::NativeRuntime>()?;
     module.add_class::<dataset::NativeDataset>()?;
     module.add_class::<iterator::NativeSampleIterator>()?;
+    module.add_class::<batches::NativeBatchIterator>()?;
     module.add_class::<cache::NativeCache>()?;
     Ok(())
 }

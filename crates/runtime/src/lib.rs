@@ -8,9 +8,12 @@
 //! Whatever a user relies on can be tested here without Python.
 
 mod active;
+mod batch;
+mod batches;
 mod block;
 mod dataset;
 pub mod fork_gate;
+mod lookahead;
 mod plan;
 mod pool;
 mod profile;
@@ -22,6 +25,8 @@ mod stream;
 mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};
+pub use batch::Projection;
+pub use batches::Batches;
 pub use block::Block;
 pub use dataset::{Dataset, ReadOptions, refuse_damaged};
 pub use pool::WorkerPool;
@@ -29,5 +34,6 @@ pub use profile::{Profile, Stage, StageSeconds};
 pub use queue::QueueBound;
 pub use reuse::{Decision, OnStale, SourceClaim, decide};
 pub use snapshot::Snapshot;
-pub use stream::{ReadAhead, Stream, check_process, panic_error};
+pub use lookahead::{check_process, panic_error};
+pub use stream::{ReadAhead, Stream};
 pub use write_pipeline::WritePipeline;

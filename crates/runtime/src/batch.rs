@@ -1,0 +1,270 @@
+//! Rows of a table as one record batch, payload column included. Knows no queue and no Python.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use dataset_rt_storage::read::{PayloadPlace, PayloadViews};
+use dataset_rt_storage::store::guarded;
+use dataset_rt_storage::{Error, Kind, Result};
+
+use crate::active::{ActiveTable, SampleRef};
+use crate::block::locate;
+use crate::lookahead::Load;
+use crate::snapshot::Snapshot;
+
+/// Payload bytes fetched between two looks for signals; copied ones share an arena.
+const PIECE_BYTES: u64 = 8 * 1024 * 1024;
+/// Memory that a row of a batch takes while it is made, strings and payloads aside.
+const ROW_BYTES: usize = 128;
+
+/// Columns of the batches of one table, in the order they are wanted.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    schema: SchemaRef,
+    /// Positions in [`face_schema`].
+    columns: Vec<usize>,
+    /// Position of the payload there.
+    payload: usize,
+}
+
+/// All columns of a batch: those of the table, and `payload` behind them.
+pub fn face_schema(table: &ActiveTable) -> Schema {
+    let mut fields: Vec<FieldRef> = table.frame_schema().fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new("payload", DataType::BinaryView, false)));
+    Schema::new(fields)
+}
+
+impl Projection {
+    /// The columns called `names`, or all.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name that no column has, or that comes twice.
+    pub fn new(table: &ActiveTable, names: Option<&[String]>) -> Result<Self> {
+        let all = face_schema(table);
+        let payload = all.fields().len() - 1;
+        let Some(names) = names else {
+            return Ok(Self { columns: (0..=payload).collect(), schema: Arc::new(all), payload });
+        };
+        let mut columns = Vec::with_capacity(names.len());
+        for name in names {
+            let found = all.fields().iter().position(|field| field.name() == name);
+            let at = found.ok_or_else(|| unknown(name, &all))?;
+            if columns.contains(&at) {
+                return Err(Error::invalid(format!(
+                    "column {name:?} is asked for twice; expected each name once"
+                )));
+            }
+            columns.push(at);
+        }
+        let fields: Vec<FieldRef> = columns.iter().map(|&at| Arc::clone(&all.fields()[at])).collect();
+        Ok(Self { schema: Arc::new(Schema::new(fields)), columns, payload })
+    }
+
+    /// Schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether payloads are among the columns.
+    pub fn has_payload(&self) -> bool {
+        self.columns.contains(&self.payload)
+    }
+}
+
+fn unknown(name: &str, all: &Schema) -> Error {
+    let names: Vec<&str> = all.fields().iter().map(|field| field.name().as_str()).collect();
+    Error::invalid(format!("there is no column {name:?}; expected some of {names:?}"))
+}
+
+/// Which rows of the table a range means.
+pub enum Rows {
+    /// Those that the order draws at these positions.
+    Drawn,
+    /// These themselves.
+    Table,
+    /// Those at these places of a list.
+    Listed(Arc<[u64]>),
+}
+
+/// Makes batches of one table.
+pub struct BatchLoader {
+    /// Table and order.
+    pub snapshot: Arc<Snapshot>,
+    /// Columns.
+    pub projection: Projection,
+    /// What ranges mean.
+    pub rows: Rows,
+    /// Payload bytes after which a batch ends early; one larger payload is alone.
+    pub bytes_max: u64,
+}
+
+/// A batch of the first rows of a range.
+pub struct Batch {
+    /// The rows.
+    pub columns: RecordBatch,
+    /// End of these rows in the range that was asked for.
+    pub until: u64,
+}
+
+impl Load for BatchLoader {
+    type Item = Batch;
+
+    fn load(&self, range: Range<u64>, attend: &mut dyn FnMut() -> Result<()>) -> Result<Batch> {
+        let rows = self.rows(&range)?;
+        let outcome = guarded(|_| self.read(&rows, attend));
+        match outcome {
+            Ok(columns) => Ok(Batch { until: range.start + columns.num_rows() as u64, columns }),
+            Err(error) => match rows.as_slice() {
+                [row] => Err(self.naming(error, *row)),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl BatchLoader {
+    fn rows(&self, range: &Range<u64>) -> Result<Vec<u64>> {
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        check_memory(len)?;
+        match &self.rows {
+            Rows::Table => Ok(range.clone().collect()),
+            Rows::Drawn => {
+                let mut rows = vec![0; len];
+                self.snapshot.plan()?.rows_into(range.start, &mut rows);
+                Ok(rows)
+            }
+            Rows::Listed(list) => list
+                .get(range.start as usize..range.end as usize)
+                .map(<[u64]>::to_vec)
+                .ok_or_else(|| Error::internal("a range outside the list of rows")),
+        }
+    }
+
+    fn naming(&self, error: Error, row: u64) -> Error {
+        let table = self.snapshot.table();
+        let Ok(sample) = guarded(|_| table.sample_at(row)) else { return error };
+        let Some(cache) = table.caches().get(sample.cache as usize) else { return error };
+        error.within(format!("sample_id {} of cache_id {}", sample.sample_id, cache.cache_id()))
+    }
+
+    fn read(&self, rows: &[u64], attend: &mut dyn FnMut() -> Result<()>) -> Result<RecordBatch> {
+        let table = self.snapshot.table();
+        let mut samples: Vec<SampleRef> =
+            rows.iter().map(|&row| table.sample_at(row)).collect::<Result<_>>()?;
+        let mut places = Vec::new();
+        if self.projection.has_payload() {
+            places = locate(table.caches(), &samples)?;
+            places.truncate(self.fitting(&places));
+            samples.truncate(places.len());
+        }
+        let of_table: Vec<usize> =
+            self.projection.columns.iter().copied().filter(|&at| at != self.projection.payload).collect();
+        attend()?;
+        let gathered = table.gather_frame(&rows[..samples.len()], &samples, &of_table)?;
+        let mut gathered = gathered.into_iter();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.projection.columns.len());
+        for &at in &self.projection.columns {
+            let column = match at == self.projection.payload {
+                true => Some(self.payloads(&samples, &places, attend)?),
+                false => gathered.next(),
+            };
+            columns.push(column.ok_or_else(|| Error::internal("a column was not gathered"))?);
+        }
+        let touched: BTreeSet<u32> = runs(&samples).map(|run| run.cache).collect();
+        for &cache in &touched {
+            table.caches()[cache as usize].check_tables_unchanged()?;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(samples.len()));
+        let schema = Arc::clone(&self.projection.schema);
+        RecordBatch::try_new_with_options(schema, columns, &options).map_err(|e| unfit(&e))
+    }
+
+    /// How many payloads, at least one, fit the bytes of a batch.
+    fn fitting(&self, places: &[PayloadPlace]) -> usize {
+        let mut bytes = 0_u64;
+        let fits = |place: &&PayloadPlace| {
+            bytes = bytes.saturating_add(u64::from(place.record.raw_len()));
+            bytes <= self.bytes_max
+        };
+        places.iter().take_while(fits).count().max(1).min(places.len())
+    }
+
+    fn payloads(
+        &self,
+        samples: &[SampleRef],
+        places: &[PayloadPlace],
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<ArrayRef> {
+        let mut views = PayloadViews::default();
+        let mut order: Vec<usize> = Vec::new();
+        let first = samples.first().map_or(0, |sample| sample.cache);
+        if samples.iter().all(|sample| sample.cache == first) {
+            self.fetch(first, places, &mut views, attend)?;
+        } else {
+            let mut by_cache: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            for (at, sample) in samples.iter().enumerate() {
+                by_cache.entry(sample.cache).or_default().push(at);
+            }
+            for (cache, members) in by_cache {
+                let wanted: Vec<PayloadPlace> = members.iter().map(|&at| places[at]).collect();
+                self.fetch(cache, &wanted, &mut views, attend)?;
+                order.extend(members);
+            }
+        }
+        let (fetched, buffers) = views.into_parts();
+        let mut in_order = fetched;
+        if !order.is_empty() {
+            let mut placed = vec![0; in_order.len()];
+            for (at, view) in order.into_iter().zip(in_order) {
+                placed[at] = view;
+            }
+            in_order = placed;
+        }
+        // Arrow looks at every view once more; its bytes were just touched.
+        let array = BinaryViewArray::try_new(ScalarBuffer::from(in_order), buffers, None);
+        Ok(Arc::new(array.map_err(|e| unfit(&e))?))
+    }
+
+    fn fetch(
+        &self,
+        cache: u32,
+        places: &[PayloadPlace],
+        views: &mut PayloadViews,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let cache = &self.snapshot.table().caches()[cache as usize];
+        let mut bytes = 0;
+        let mut start = 0;
+        for (at, place) in places.iter().enumerate() {
+            bytes += u64::from(place.record.raw_len());
+            if bytes >= PIECE_BYTES || at + 1 == places.len() {
+                attend()?;
+                let piece = &places[start..=at];
+                self.snapshot.fetchers().with(|fetcher| cache.fetch_views(piece, fetcher, views))?;
+                (start, bytes) = (at + 1, 0);
+            }
+        }
+        cache.check_views_unchanged(views)
+    }
+}
+
+/// One sample for each run of samples of one cache.
+fn runs(samples: &[SampleRef]) -> impl Iterator<Item = SampleRef> + '_ {
+    samples.chunk_by(|a, b| a.cache == b.cache).map(|run| run[0])
+}
+
+/// Asks for the memory of a batch at once and gives it back: what follows is many small pieces.
+fn check_memory(rows: usize) -> Result<()> {
+    let mut probe: Vec<u8> = Vec::new();
+    probe.try_reserve_exact(rows.saturating_mul(ROW_BYTES)).map_err(|_| {
+        Error::new(Kind::Exhausted, format!("no memory for a batch of {rows} rows; ask for fewer"))
+    })
+}
+
+fn unfit(error: &ArrowError) -> Error {
+    Error::internal(format!("cannot make a record batch: {error}"))
+}
