@@ -16,6 +16,7 @@ from dataset_rt.arguments import to_count, to_integer, to_names
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
 from dataset_rt.samples import CachedSample
+from dataset_rt.scan import scan_face
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
@@ -166,6 +167,65 @@ class CachedDataset:
             buffers of the caches; strings cost Polars 16 bytes a row.
         """
         return pl.DataFrame(self._native.table())
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        """Return the active table with its payloads, in table order, batch by batch.
+
+        No stream is moved. Batches hold at most 65,536 rows and, one larger payload aside, 32 MiB
+        of payload; workers read ahead and verify. Any Arrow library also takes the dataset itself,
+        as often as it likes: `pa.table(dataset)`, `pl.DataFrame(dataset)`,
+        `duckdb.sql("select ... from dataset")`; all columns are read then. There is no
+        `__arrow_c_array__`: it would be one batch of everything.
+
+        Args:
+            columns: Names of the columns wanted, in this order; all by default. Without `payload`
+                no payload is read.
+
+        Returns:
+            A reader that can be read once. Its table is that of this moment.
+
+        Raises:
+            InvalidInputError: A column is unknown or named twice.
+            CorruptError: Metadata that is shared as a whole is damaged. Damaged payloads end the
+                reader with an error of pyarrow that has our message.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> dataset.to_arrow(["position", "payload"]).read_all()["payload"].to_pylist()
+            [b'a', b'b']
+        """
+        names = None if columns is None else to_names(columns, "columns")
+        return pa.RecordBatchReader.from_stream(self._native.face().select(names))
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of `to_arrow()` as an Arrow PyCapsule."""
+        return self._native.face().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return `to_arrow()` as an Arrow PyCapsule, a fresh one at each call.
+
+        Args:
+            requested_schema: A schema capsule: some of the columns in another order, and text and
+                bytes in their normal, large or view forms. Nothing else is converted.
+
+        Raises:
+            InvalidInputError: Something else was requested; the message says what can be had.
+        """
+        return self._native.face().__arrow_c_stream__(requested_schema)
+
+    def scan(self) -> pl.LazyFrame:
+        """Return the active table with its payloads as a lazy Polars frame.
+
+        Predicates on metadata are evaluated first; payloads are read only for the rows that
+        survive, and only if the query uses them. The table is that of this moment.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> query = dataset.scan().filter(pl.col("position") == 1).select("payload")
+            >>> query.collect()["payload"].to_list()
+            [b'b']
+        """
+        return scan_face(self._native.face())
 
     def update_metadata(self, df: AnyArrowTable, *, edited: Iterable[str] = ()) -> None:
         """Replace the active table after full validation, in memory only.

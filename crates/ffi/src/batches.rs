@@ -2,13 +2,13 @@
 //! over by the Arrow C Data Interface.
 
 use arrow_array::ffi::FFI_ArrowArray;
-use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_array::{Array, RecordBatch};
 use dataset_rt_runtime::Batches;
-use dataset_rt_storage::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 
+use crate::faces::struct_of;
 use crate::failure::{Attention, guarded, to_py, without_lock};
 use crate::shared::Shared;
 
@@ -73,13 +73,7 @@ impl BatchImporter {
     }
 
     fn import<'py>(&self, py: Python<'py>, batch: RecordBatch) -> PyResult<Bound<'py, PyAny>> {
-        let rows = batch.num_rows();
-        let (schema, columns, _) = batch.into_parts();
-        let array = match schema.fields().is_empty() {
-            true => Ok(StructArray::new_empty_fields(rows, None)),
-            false => StructArray::try_new(schema.fields().clone(), columns, None),
-        };
-        let array = array.map_err(|e| to_py(py, &Error::internal(e.to_string())))?;
+        let array = struct_of(batch).map_err(|e| to_py(py, &e))?;
         // Moved out by pyarrow, or else released when it is dropped here.
         let mut exported = FFI_ArrowArray::new(&array.to_data());
         let address = std::ptr::from_mut(&mut exported) as usize;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::batches::NativeBatchIterator;
+use crate::faces::NativeFace;
 use crate::failure::{attended, detached, guarded, to_py};
 use crate::iterator::{NativeSampleIterator, block_samples};
 use crate::samples::{SampleMaker, column_keys};
@@ -75,6 +76,13 @@ impl NativeDataset {
             let claim = || self.dataset.claim_batches(batch_size, columns.as_deref());
             let batches = detached(py, claim)?;
             NativeBatchIterator::new(py, batches)
+        })
+    }
+
+    fn face(&self, py: Python<'_>) -> PyResult<NativeFace> {
+        guarded(py, || {
+            self.check_open(py)?;
+            Ok(NativeFace::new(self.dataset.face(), None))
         })
     }
 

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::ScalarBuffer;
+use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use dataset_rt_storage::read::{PayloadPlace, PayloadViews};
 use dataset_rt_storage::store::guarded;
@@ -64,6 +66,45 @@ impl Projection {
         Ok(Self { schema: Arc::new(Schema::new(fields)), columns, payload })
     }
 
+    /// The columns of `wanted`, by name and in its order, text and bytes in its forms.
+    ///
+    /// # Errors
+    /// As [`Projection::new`], and `InvalidInput` for any other difference of types.
+    pub fn like(table: &ActiveTable, allowed: Option<&[String]>, wanted: &Schema) -> Result<Self> {
+        let names: Vec<String> = wanted.fields().iter().map(|field| field.name().clone()).collect();
+        if let Some(allowed) = allowed
+            && let Some(name) = names.iter().find(|name| !allowed.contains(name))
+        {
+            return Err(Error::invalid(format!(
+                "there is no column {name:?}; expected some of {allowed:?}"
+            )));
+        }
+        let mut found = Self::new(table, Some(&names))?;
+        let fields = found.schema.fields().iter().zip(wanted.fields());
+        let fields: Vec<Field> = fields.map(|(ours, wanted)| in_form(ours, wanted)).collect::<Result<_>>()?;
+        found.schema = Arc::new(Schema::new(fields));
+        Ok(found)
+    }
+
+    /// Whether no column is in another form than the table has it.
+    pub fn is_unchanged(&self, table: &ActiveTable) -> bool {
+        let all = face_schema(table);
+        let ours = self.columns.iter().map(|&at| all.field(at).data_type());
+        ours.eq(self.schema.fields().iter().map(|field| field.data_type()))
+    }
+
+    /// The columns of a batch of the whole table, which has no payload.
+    ///
+    /// # Errors
+    /// `Internal` when the payload is among the columns.
+    pub fn of_frame(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let projected = batch.project(&self.columns).map_err(|e| unfit(&e))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = projected.columns().to_vec();
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|e| unfit(&e))
+    }
+
     /// Schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -78,6 +119,51 @@ impl Projection {
 fn unknown(name: &str, all: &Schema) -> Error {
     let names: Vec<&str> = all.fields().iter().map(|field| field.name().as_str()).collect();
     Error::invalid(format!("there is no column {name:?}; expected some of {names:?}"))
+}
+
+/// `ours` as `wanted` has it, if that is another form of the same values.
+fn in_form(ours: &Field, wanted: &Field) -> Result<Field> {
+    use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Utf8, Utf8View};
+    let (had, wanted) = (ours.data_type(), wanted.data_type());
+    let forms: &[DataType] = match had {
+        Utf8 | LargeUtf8 | Utf8View => &[Utf8, LargeUtf8, Utf8View],
+        Binary | LargeBinary | BinaryView => &[Binary, LargeBinary, BinaryView],
+        other => std::slice::from_ref(other),
+    };
+    if forms.contains(wanted) {
+        return Ok(ours.clone().with_data_type(wanted.clone()));
+    }
+    Err(Error::invalid(format!(
+        "column {:?} was asked for as {wanted}; it can be had as one of {forms:?}; cast it afterwards",
+        ours.name()
+    )))
+}
+
+/// Brings a column into another form of its type.
+fn converted(name: &str, column: ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
+    if column.data_type() == wanted {
+        return Ok(column);
+    }
+    if matches!(wanted, DataType::Binary | DataType::Utf8) {
+        let bytes = value_bytes(&column);
+        if bytes > i32::MAX as u64 {
+            return Err(Error::invalid(format!(
+                "the {bytes} bytes of column {name:?} in {} rows are too many for {wanted}, which \
+                 counts to 2^31 - 1; ask for a large or view form",
+                column.len()
+            )));
+        }
+    }
+    cast(&column, wanted).map_err(|e| unfit(&e))
+}
+
+/// Bytes of all values of a column of text or bytes.
+fn value_bytes(column: &ArrayRef) -> u64 {
+    match column.data_type() {
+        DataType::Utf8View => column.as_string_view().lengths().map(u64::from).sum(),
+        DataType::BinaryView => column.as_binary_view().lengths().map(u64::from).sum(),
+        _ => column.to_data().buffers().last().map_or(0, |values| values.len() as u64),
+    }
 }
 
 /// Which rows of the table a range means.
@@ -167,16 +253,22 @@ impl BatchLoader {
         let gathered = table.gather_frame(&rows[..samples.len()], &samples, &of_table)?;
         let mut gathered = gathered.into_iter();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.projection.columns.len());
-        for &at in &self.projection.columns {
+        let mut views = PayloadViews::default();
+        for (&at, field) in self.projection.columns.iter().zip(self.projection.schema.fields()) {
             let column = match at == self.projection.payload {
-                true => Some(self.payloads(&samples, &places, attend)?),
+                true => Some(self.payloads(&samples, &places, &mut views, attend)?),
                 false => gathered.next(),
             };
-            columns.push(column.ok_or_else(|| Error::internal("a column was not gathered"))?);
+            let column = column.ok_or_else(|| Error::internal("a column was not gathered"))?;
+            columns.push(converted(field.name(), column, field.data_type())?);
         }
-        let touched: BTreeSet<u32> = runs(&samples).map(|run| run.cache).collect();
+        // The last look at the files: whatever was read of them is in the columns now.
+        let runs = samples.chunk_by(|a, b| a.cache == b.cache);
+        let touched: BTreeSet<u32> = runs.map(|run| run[0].cache).collect();
         for &cache in &touched {
-            table.caches()[cache as usize].check_tables_unchanged()?;
+            let cache = &table.caches()[cache as usize];
+            cache.check_tables_unchanged()?;
+            cache.check_views_unchanged(&views)?;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(samples.len()));
         let schema = Arc::clone(&self.projection.schema);
@@ -197,13 +289,13 @@ impl BatchLoader {
         &self,
         samples: &[SampleRef],
         places: &[PayloadPlace],
+        views: &mut PayloadViews,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<ArrayRef> {
-        let mut views = PayloadViews::default();
         let mut order: Vec<usize> = Vec::new();
         let first = samples.first().map_or(0, |sample| sample.cache);
         if samples.iter().all(|sample| sample.cache == first) {
-            self.fetch(first, places, &mut views, attend)?;
+            self.fetch(first, places, views, attend)?;
         } else {
             let mut by_cache: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for (at, sample) in samples.iter().enumerate() {
@@ -211,12 +303,11 @@ impl BatchLoader {
             }
             for (cache, members) in by_cache {
                 let wanted: Vec<PayloadPlace> = members.iter().map(|&at| places[at]).collect();
-                self.fetch(cache, &wanted, &mut views, attend)?;
+                self.fetch(cache, &wanted, views, attend)?;
                 order.extend(members);
             }
         }
-        let (fetched, buffers) = views.into_parts();
-        let mut in_order = fetched;
+        let (mut in_order, buffers) = views.take();
         if !order.is_empty() {
             let mut placed = vec![0; in_order.len()];
             for (at, view) in order.into_iter().zip(in_order) {
@@ -248,13 +339,8 @@ impl BatchLoader {
                 (start, bytes) = (at + 1, 0);
             }
         }
-        cache.check_views_unchanged(views)
+        Ok(())
     }
-}
-
-/// One sample for each run of samples of one cache.
-fn runs(samples: &[SampleRef]) -> impl Iterator<Item = SampleRef> + '_ {
-    samples.chunk_by(|a, b| a.cache == b.cache).map(|run| run[0])
 }
 
 /// Asks for the memory of a batch at once and gives it back: what follows is many small pieces.

@@ -18,6 +18,7 @@ use crate::active::{ActiveTable, SampleRef};
 use crate::batch::{BatchLoader, Projection, Rows};
 use crate::batches::Batches;
 use crate::block::{Block, FetcherShelf};
+use crate::face::Face;
 use crate::pool::WorkerPool;
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
@@ -150,6 +151,11 @@ impl Dataset {
         let loader = BatchLoader { snapshot, projection, rows: Rows::Drawn, bytes_max: u64::MAX };
         let rows = window.start..window.end();
         Ok(Batches::new(loader, Arc::clone(&self.pool), rows, batch_rows, slots))
+    }
+
+    /// The active table as it is now, for others.
+    pub fn face(&self) -> Face {
+        Face::new(self.snapshot(), Arc::clone(&self.pool), self.read_ahead.bytes)
     }
 
     /// Mean size of the payloads that are copied, which take memory while they are read ahead.

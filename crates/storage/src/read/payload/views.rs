@@ -51,9 +51,10 @@ impl PayloadViews {
         self.views.is_empty()
     }
 
-    /// The views, in the order the payloads were fetched, and the buffers they look into.
-    pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
-        (self.views, self.buffers)
+    /// Takes out the views, in the order the payloads were fetched, and the buffers they look
+    /// into. What is left tells [`Cache::check_views_unchanged`] which those are.
+    pub fn take(&mut self) -> (Vec<u128>, Vec<Buffer>) {
+        (std::mem::take(&mut self.views), std::mem::take(&mut self.buffers))
     }
 
     fn truncate(&mut self, views: usize, buffers: usize) {
