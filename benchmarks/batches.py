@@ -59,7 +59,9 @@ def main():
     middle = {engine: statistics.median(values) for engine, values in rates.items()}
     for engine, values in rates.items():
         spread = f"({min(values):,.0f} to {max(values):,.0f})"
-        print(f"{engine}: {middle[engine]:,.0f} rows/s {spread}, {middle[engine] / middle['floor']:.2f} of the floor")
+        print(
+            f"{engine}: {middle[engine]:,.0f} rows/s {spread}, {middle[engine] / middle['floor']:.2f} of the floor"
+        )
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class _Query:
         names = [*self._names, _PAYLOAD]
         needed = [name for name in names if name in wanted or name in self._asked]
         face = self._face.select(needed, self._rows())
-        for batch in pa.RecordBatchReader.from_stream(face):
+        for batch in face.batches():
             frame = pl.DataFrame(batch)
             if self._predicate is not None and _PAYLOAD in self._asked:
                 frame = frame.filter(self._predicate)

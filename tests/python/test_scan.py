@@ -84,7 +84,7 @@ def test_metadata_queries_read_no_payload(runtime, tmp_path):
     assert scan.filter(N > 290).drop("payload").collect().height == 9
     assert scan.group_by("label").agg(N.sum()).collect().height == 7
     assert scan.filter(N > 1000).collect().height == 0, "no row survives, none is read"
-    with pytest.raises(pl.exceptions.PolarsError, match="rebuild the cache"):
+    with pytest.raises(drt.CorruptError, match="rebuild the cache"):
         scan.filter(N > 290).collect()
 
 
@@ -113,8 +113,8 @@ def test_payload_pages_of_other_rows_stay_untouched(tmp_path):
             assert resident() == 0
             answer = scan.filter(pl.col("number") == 77).collect()
             assert answer["payload"].to_list() == [samples[77][0]]
-            # Four blocks of 64 KiB and one at its end, and what the kernel maps around faults.
-            assert 256 <= resident() <= 1024, resident()
+            # Its blocks of 64 KiB, and what the kernel maps around faults; the shard has 51,200.
+            assert 256 <= resident() <= 8192, resident()
         """,
         tmp_path,
         __file__.rpartition("/")[0],

@@ -11,13 +11,14 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, RecordBatch, StructArray};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
-use dataset_rt_runtime::{Batches, Face, panic_error};
+use dataset_rt_runtime::{Batches, Face, check_names, panic_error};
 use dataset_rt_storage::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use pyo3_arrow::{PyChunkedArray, PySchema};
 
+use crate::batches::NativeBatchIterator;
 use crate::failure::{Attention, attended, detached, guarded, to_py, without_lock};
 
 /// A table as it was when this was made. May be taken any number of times.
@@ -46,11 +47,25 @@ impl NativeFace {
         rows: Option<PyChunkedArray>,
     ) -> PyResult<Self> {
         guarded(py, || {
+            if let (Some(wanted), Some(had)) = (&columns, &self.columns) {
+                check_names(wanted, had).map_err(|e| to_py(py, &e))?;
+            }
             let columns = columns.or_else(|| self.columns.clone());
             self.face.project(columns.as_deref(), None).map_err(|e| to_py(py, &e))?;
             let rows = rows.map(row_numbers).transpose().map_err(|e| to_py(py, &e))?;
             let rows = rows.or_else(|| self.rows.clone());
             Ok(Self { face: Arc::clone(&self.face), columns, rows })
+        })
+    }
+
+    /// The rows batch by batch, with errors of our own.
+    fn batches(&self, py: Python<'_>) -> PyResult<NativeBatchIterator> {
+        guarded(py, || {
+            let batches = detached(py, || {
+                let projection = self.face.project(self.columns.as_deref(), None)?;
+                self.face.batches(projection, self.rows.clone())
+            })?;
+            NativeBatchIterator::new(py, batches)
         })
     }
 

@@ -51,10 +51,11 @@ impl Projection {
         let Some(names) = names else {
             return Ok(Self { columns: (0..=payload).collect(), schema: Arc::new(all), payload });
         };
+        let had: Vec<String> = all.fields().iter().map(|field| field.name().clone()).collect();
+        check_names(names, &had)?;
         let mut columns = Vec::with_capacity(names.len());
         for name in names {
-            let found = all.fields().iter().position(|field| field.name() == name);
-            let at = found.ok_or_else(|| unknown(name, &all))?;
+            let Some(at) = had.iter().position(|had| had == name) else { continue };
             if columns.contains(&at) {
                 return Err(Error::invalid(format!(
                     "column {name:?} is asked for twice; expected each name once"
@@ -72,12 +73,8 @@ impl Projection {
     /// As [`Projection::new`], and `InvalidInput` for any other difference of types.
     pub fn like(table: &ActiveTable, allowed: Option<&[String]>, wanted: &Schema) -> Result<Self> {
         let names: Vec<String> = wanted.fields().iter().map(|field| field.name().clone()).collect();
-        if let Some(allowed) = allowed
-            && let Some(name) = names.iter().find(|name| !allowed.contains(name))
-        {
-            return Err(Error::invalid(format!(
-                "there is no column {name:?}; expected some of {allowed:?}"
-            )));
+        if let Some(allowed) = allowed {
+            check_names(&names, allowed)?;
         }
         let mut found = Self::new(table, Some(&names))?;
         let fields = found.schema.fields().iter().zip(wanted.fields());
@@ -116,9 +113,17 @@ impl Projection {
     }
 }
 
-fn unknown(name: &str, all: &Schema) -> Error {
-    let names: Vec<&str> = all.fields().iter().map(|field| field.name().as_str()).collect();
-    Error::invalid(format!("there is no column {name:?}; expected some of {names:?}"))
+/// Refuses names that are not among those `had`.
+///
+/// # Errors
+/// `InvalidInput` for the first such name.
+pub fn check_names(names: &[String], had: &[String]) -> Result<()> {
+    match names.iter().find(|name| !had.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::invalid(format!(
+            "there is no column {name:?}; expected some of {had:?}"
+        ))),
+    }
 }
 
 /// `ours` as `wanted` has it, if that is another form of the same values.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use dataset_rt_storage::Result;
+use dataset_rt_storage::{Kind, Result};
 
 use crate::batch::{BatchLoader, Rows};
 use crate::fork_gate;
@@ -77,6 +77,11 @@ impl Batches {
         let Some((rows, loaded)) = self.ahead.take(attend)? else { return Ok(None) };
         let batch = match loaded {
             Ok(batch) => batch,
+            // Nothing is wrong with the samples: the same batch may be had once memory is free.
+            Err(error) if error.kind() == Kind::Exhausted => {
+                self.ahead.ask_first(rows);
+                return Err(error);
+            }
             Err(error) if rows.end - rows.start == 1 => return Err(error),
             Err(_) => {
                 self.failed = rows;

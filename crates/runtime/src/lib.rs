@@ -26,7 +26,7 @@ mod stream;
 mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};
-pub use batch::Projection;
+pub use batch::{Projection, check_names};
 pub use batches::Batches;
 pub use block::Block;
 pub use face::Face;
