@@ -4,6 +4,7 @@ A call that does not look for signals still runs the handler, but only once and 
 So these tests let a timer tick through the call: the handler must run again and again meanwhile.
 """
 
+import random
 import signal
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def update(runtime, path, dataset):
     return lambda: dataset.update_metadata(table)
 
 
-LONG_CALLS = [verify, open_validated, reuse_validated, digest_order, update]
+LONG_CALLS = [verify, open_validated, reuse_validated, digest_order, update, take_a_batch]
 
 
 @pytest.mark.parametrize("make", LONG_CALLS, ids=lambda make: make.__name__)
@@ -329,3 +330,58 @@ def test_a_library_that_holds_the_lock_is_interrupted(cache):
     seconds, ok = run_script(textwrap.dedent(PRELUDE + script), cache).split()
     assert float(seconds) < 2
     assert ok == "True"
+
+
+@pytest.fixture(scope="module")
+def huge(tmp_path_factory):
+    """A cache of one payload that takes tenths of a second to verify, unpack and copy."""
+    payload = random.Random(0).randbytes(1 << 20) * 400
+    config = drt.WriterConfig(
+        show_progress=False, shard_compression=drt.ShardCompression(algo="lz4", scope="payload")
+    )
+    with drt.DatasetRuntime(num_workers=1) as runtime:
+        (result,) = runtime.write_cache(
+            ListSource("huge", [(payload, {"a": 1}), (b"small", {"a": 2})]),
+            tmp_path_factory.mktemp("huge"),
+            writer_config=config,
+        )
+    return result.path, payload
+
+
+def read_next(path):
+    samples = iter(drt.open_dataset(path))
+    return lambda: next(samples).data
+
+
+def read_one(path):
+    return lambda: drt.open_dataset(path)[0].data
+
+
+def read_batch(path):
+    batches = drt.open_dataset(path).iter_batches(1)
+    return lambda: next(batches).num_rows
+
+
+def read_payload(path):
+    return lambda: bytes(drt.open_cache(path).payload(0))
+
+
+def read_shard(path):
+    return lambda: drt.open_cache(path).shards()[0].to_arrow().num_rows
+
+
+def verify_deep(path):
+    return lambda: drt.verify_cache(path, level="deep").ok
+
+
+@pytest.mark.parametrize(
+    "make",
+    [read_next, read_one, read_batch, read_payload, read_shard, verify_deep],
+    ids=lambda m: m.__name__,
+)
+def test_a_long_step_over_one_payload_is_interrupted_and_done_again(huge, make):
+    path, payload = huge
+    call = make(path)
+    interrupt(call)
+    expected = {read_batch: 1, read_shard: 1, verify_deep: True}.get(make, payload)
+    assert counted(call) == expected

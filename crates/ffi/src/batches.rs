@@ -67,7 +67,8 @@ impl BatchImporter {
     fn new(py: Python<'_>, batches: &Batches) -> PyResult<Self> {
         let pyarrow = py.import("pyarrow")?;
         let capsule = to_schema_pycapsule(py, batches.schema().as_ref())?;
-        let schema = pyarrow.getattr("Schema")?.call_method1("_import_from_c_capsule", (capsule,))?;
+        let schema =
+            pyarrow.getattr("Schema")?.call_method1("_import_from_c_capsule", (capsule,))?;
         let import = pyarrow.getattr("RecordBatch")?.getattr("_import_from_c")?;
         Ok(Self { import: import.unbind(), schema: schema.unbind() })
     }

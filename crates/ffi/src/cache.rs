@@ -9,8 +9,9 @@ use dataset_rt_storage::{Error, Kind};
 use pyo3::prelude::*;
 
 use crate::faces::NativeFace;
-use crate::failure::{attended, detached, guarded, to_py};
+use crate::failure::{apart, attended, detached, guarded, to_py};
 use crate::payload_out::NativePayload;
+use crate::samples::PIECE_BYTES;
 use crate::tables::NativeTable;
 
 /// A read-only view of one cache.
@@ -76,7 +77,8 @@ impl NativeCache {
 
     fn shard(&self, py: Python<'_>, i: usize) -> PyResult<NativeTable> {
         guarded(py, || {
-            let (schema, batches) = detached(py, || self.cache.shard_batches(i))?;
+            let cache = Arc::clone(&self.cache);
+            let (schema, batches) = apart(py, move |_| cache.shard_batches(i))?;
             Ok(NativeTable::new(schema, batches))
         })
     }
@@ -88,14 +90,20 @@ impl NativeCache {
                 let text = format!("sample {i} is out of range; expected 0 <= sample < {rows}");
                 to_py(py, &Error::new(Kind::SampleNotFound, text))
             })?;
-            let payload = detached(py, || {
+            let place = detached(py, || {
                 let place = self.cache.locate(row)?;
-                let mut payloads = Vec::with_capacity(1);
-                self.cache.fetch(&[place], &mut Fetcher::default(), &mut payloads)?;
-                self.cache.check_tables_unchanged()?;
-                self.cache.check_shard_unchanged(place.shard)?;
-                payloads.pop().ok_or_else(|| Error::internal("no payload came back"))
+                self.cache.check_tables_unchanged().map(|()| place)
             })?;
+            let cache = Arc::clone(&self.cache);
+            let fetch = move || {
+                let payload = cache.payload(&place, &mut Fetcher::default())?;
+                cache.check_shard_unchanged(place.shard).map(|()| payload)
+            };
+            let payload = if place.record.raw_len() as usize > PIECE_BYTES {
+                apart(py, move |_| fetch())?
+            } else {
+                detached(py, fetch)?
+            };
             Ok(NativePayload::new(payload))
         })
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use dataset_rt_runtime::{fork_gate, panic_error};
+use dataset_rt_runtime::{Check, fork_gate, panic_error, run_apart};
 use dataset_rt_storage::{Error, Kind, Result};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -125,6 +125,15 @@ pub fn attended<R: Send>(
             .unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
     });
     result.map_err(|error| attention.explain(py, &error))
+}
+
+/// [`attended`], for work with steps that last and cannot look for signals: a thread of its own
+/// takes it, and Ctrl-C ends the wait for it.
+pub fn apart<R: Send + 'static>(
+    py: Python<'_>,
+    work: impl Fn(Check<'_>) -> Result<R> + Send + Sync + 'static,
+) -> PyResult<R> {
+    attended(py, |attend| run_apart(attend, work))
 }
 
 /// Looks for signals while native code waits, and remembers what Python raised.

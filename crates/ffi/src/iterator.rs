@@ -111,9 +111,9 @@ impl NativeSampleIterator {
             let place = &mut *held;
             loop {
                 if let Some(open) = &mut place.block
-                    && let Some(metadata) = open.metadata.next()
+                    && open.metadata.len() > 0
                 {
-                    return open.deliver(py, &self.maker, metadata).map(Some);
+                    return open.deliver(py, &self.maker).map(Some);
                 }
                 if !self.open_next(py, place)? {
                     return Ok(None);
@@ -128,13 +128,17 @@ impl OpenBlock {
         &mut self,
         py: Python<'py>,
         maker: &SampleMaker,
-        metadata: PyResult<Py<PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let i = self.next;
-        // Counted before anything can fail: a damaged sample is passed over by the next call.
+        let data = self.payloads.next(py, maker, &mut self.block, i);
+        if data.is_err() && self.block.is_pending(i) {
+            // Interrupted: the next call tries again. What is damaged is passed over.
+            return data;
+        }
         self.next += 1;
-        let data = self.payloads.next(py, maker, &mut self.block, i)?;
-        let metadata = metadata?;
+        let metadata = self.metadata.next();
+        let lost = || Err(to_py(py, &Error::internal(format!("sample {i} has no metadata"))));
+        let (data, metadata) = (data?, metadata.unwrap_or_else(lost)?);
         maker.make(py, data, metadata.into_bound(py), self.block.identity(i))
     }
 }

@@ -36,7 +36,7 @@ use dataset_rt_storage::write::{
 use dataset_rt_validator::{Level, verify_cache_attended};
 use pyo3::prelude::*;
 
-use crate::failure::{attended, detached, guarded, to_py};
+use crate::failure::{apart, detached, guarded, to_py};
 
 /// NFC forms of the names of one call.
 #[pyfunction]
@@ -56,7 +56,7 @@ fn verify_cache(py: Python<'_>, path: PathBuf, level: &str) -> PyResult<String> 
                 )),
             )
         })?;
-        attended(py, move |attend| verify_cache_attended(&path, level, attend)?.to_json())
+        apart(py, move |check| verify_cache_attended(&path, level, check)?.to_json())
     })
 }
 

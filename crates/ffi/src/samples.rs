@@ -8,8 +8,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyString, PyType};
 
-use crate::failure::{detached, to_py};
+use crate::failure::{apart, detached, to_py};
 use crate::payload_out::NativePayload;
+
+/// Payload bytes fetched or copied between two looks for signals: hundredths of a second.
+pub const PIECE_BYTES: usize = 32 * 1024 * 1024;
 
 /// What all samples of one dataset share.
 pub struct SampleMaker {
@@ -104,7 +107,13 @@ impl PayloadsAhead {
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.made.len() == 0 {
             if i >= block.fetched() {
-                detached(py, || block.fetch_more())?;
+                fetch_more(py, block)?;
+            }
+            if let Some(len) = block.payload_bytes(i)
+                && len > PIECE_BYTES
+                && !maker.zero_copy
+            {
+                return copied_in_pieces(py, block, i, len);
             }
             let make = |section: Section<'_>, payload: &Payload| maker.data(py, section, payload);
             let made = block.convert_payloads(i, make).map_err(|e| to_py(py, &e))?;
@@ -113,6 +122,51 @@ impl PayloadsAhead {
         let lost = || Err(to_py(py, &Error::internal(format!("payload {i} of a block is gone"))));
         self.made.next().unwrap_or_else(lost).map(|data| data.into_bound(py))
     }
+}
+
+/// Fetches the next payloads of a block.
+fn fetch_more(py: Python<'_>, block: &mut Block) -> PyResult<()> {
+    let fetch = block.next_fetch();
+    let fetched = if fetch.size_bytes() > PIECE_BYTES as u64 {
+        apart(py, move |_| Ok(fetch.run()))?
+    } else {
+        detached(py, || Ok(fetch.run()))?
+    };
+    block.accept(fetched).map_err(|e| to_py(py, &e))
+}
+
+/// A new `bytes` object of a long payload, which the block lets go; between pieces signals are
+/// looked for, and when one interrupts, the payload stays.
+fn copied_in_pieces<'py>(
+    py: Python<'py>,
+    block: &mut Block,
+    i: usize,
+    len: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: without a source Python makes an object of `len` bytes, to be filled before anybody
+    // sees it; it is owned at once, and never shown unless every byte was written.
+    let target = unsafe {
+        Bound::from_owned_ptr_or_err(
+            py,
+            ffi::PyBytes_FromStringAndSize(std::ptr::null(), len as ffi::Py_ssize_t),
+        )?
+    };
+    // SAFETY: `target` is a `bytes` object and lives to the end of this function.
+    let memory = unsafe { ffi::PyBytes_AsString(target.as_ptr()) }.cast::<u8>();
+    for start in (0..len).step_by(PIECE_BYTES) {
+        let looked = block.look_at(i, |section, payload| {
+            let piece = &payload.bytes(section)[start..len.min(start + PIECE_BYTES)];
+            // SAFETY: `payload` has `len` bytes and so has `memory`, which nobody else sees.
+            unsafe { memory.add(start).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+        });
+        if let Err(error) = looked {
+            block.release(i);
+            return Err(to_py(py, &error));
+        }
+        py.check_signals()?;
+    }
+    block.release(i);
+    Ok(target)
 }
 
 /// A new `bytes` object; `PyBytes::new` would panic when memory runs out.

@@ -102,9 +102,7 @@ impl ActiveTable {
                 let cache = starts.partition_point(|&start| start <= row) - 1;
                 SampleRef { cache: cache as u32, sample_id: row - starts[cache] }
             }),
-            Kind::Checked { table, .. } => table
-                .row(row as usize)
-                .map(|found| SampleRef { cache: found.cache, sample_id: found.sample_id }),
+            Kind::Checked { table, .. } => sample_of(table, row as usize),
         };
         found.ok_or_else(|| {
             Error::internal(format!("row {row} is not in the table of {} rows", self.rows))
@@ -199,6 +197,13 @@ impl ActiveTable {
     }
 }
 
+/// Without a look at the weight, which would cost a miss of its own.
+fn sample_of(table: &CheckedTable, row: usize) -> Option<SampleRef> {
+    let (chunk, row_in_chunk) = table.place_of(row)?;
+    let sample_id = *table.sample_ids().get(chunk)?.values().get(row_in_chunk)?;
+    Some(SampleRef { cache: table.cache_of(row)?, sample_id })
+}
+
 /// Stored columns `columns` of samples from any of the caches, in the order asked for.
 ///
 /// # Errors
@@ -248,11 +253,7 @@ fn cache_at(caches: &[Arc<Cache>], ordinal: u32) -> Result<&Arc<Cache>> {
         .ok_or_else(|| Error::internal(format!("cache number {ordinal} is not in the dataset")))
 }
 
-fn gather_checked(
-    table: &CheckedTable,
-    columns: &[usize],
-    rows: &[u64],
-) -> Result<Vec<ArrayRef>> {
+fn gather_checked(table: &CheckedTable, columns: &[usize], rows: &[u64]) -> Result<Vec<ArrayRef>> {
     if columns.is_empty() {
         return Ok(Vec::new());
     }

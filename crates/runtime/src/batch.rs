@@ -2,24 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::ScalarBuffer;
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
-use dataset_rt_storage::read::{PayloadPlace, PayloadViews};
+use dataset_rt_storage::read::{Cache, PayloadPlace, PayloadViews};
 use dataset_rt_storage::store::guarded;
 use dataset_rt_storage::{Error, Kind, Result};
 
 use crate::active::{ActiveTable, SampleRef};
+use crate::apart::{Check, run_apart};
 use crate::block::locate;
 use crate::lookahead::Load;
 use crate::snapshot::Snapshot;
 
 /// Payload bytes fetched between two looks for signals; copied ones share an arena.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
+/// A piece of more is one payload that takes long.
+const APART_BYTES: u64 = 32 * 1024 * 1024;
 /// Memory that a row of a batch takes while it is made, strings and payloads aside.
 const ROW_BYTES: usize = 128;
 
@@ -63,7 +66,8 @@ impl Projection {
             }
             columns.push(at);
         }
-        let fields: Vec<FieldRef> = columns.iter().map(|&at| Arc::clone(&all.fields()[at])).collect();
+        let fields: Vec<FieldRef> =
+            columns.iter().map(|&at| Arc::clone(&all.fields()[at])).collect();
         Ok(Self { schema: Arc::new(Schema::new(fields)), columns, payload })
     }
 
@@ -78,7 +82,8 @@ impl Projection {
         }
         let mut found = Self::new(table, Some(&names))?;
         let fields = found.schema.fields().iter().zip(wanted.fields());
-        let fields: Vec<Field> = fields.map(|(ours, wanted)| in_form(ours, wanted)).collect::<Result<_>>()?;
+        let fields: Vec<Field> =
+            fields.map(|(ours, wanted)| in_form(ours, wanted)).collect::<Result<_>>()?;
         found.schema = Arc::new(Schema::new(fields));
         Ok(found)
     }
@@ -120,9 +125,9 @@ impl Projection {
 pub fn check_names(names: &[String], had: &[String]) -> Result<()> {
     match names.iter().find(|name| !had.contains(name)) {
         None => Ok(()),
-        Some(name) => Err(Error::invalid(format!(
-            "there is no column {name:?}; expected some of {had:?}"
-        ))),
+        Some(name) => {
+            Err(Error::invalid(format!("there is no column {name:?}; expected some of {had:?}")))
+        }
     }
 }
 
@@ -204,9 +209,9 @@ pub struct Batch {
 impl Load for BatchLoader {
     type Item = Batch;
 
-    fn load(&self, range: Range<u64>, attend: &mut dyn FnMut() -> Result<()>) -> Result<Batch> {
+    fn load(&self, range: Range<u64>, mut attended: Option<Check<'_>>) -> Result<Batch> {
         let rows = self.rows(&range)?;
-        let outcome = guarded(|_| self.read(&rows, attend));
+        let outcome = guarded(|_| self.read(&rows, &mut attended));
         match outcome {
             Ok(columns) => Ok(Batch { until: range.start + columns.num_rows() as u64, columns }),
             Err(error) => match rows.as_slice() {
@@ -242,7 +247,7 @@ impl BatchLoader {
         error.within(format!("sample_id {} of cache_id {}", sample.sample_id, cache.cache_id()))
     }
 
-    fn read(&self, rows: &[u64], attend: &mut dyn FnMut() -> Result<()>) -> Result<RecordBatch> {
+    fn read(&self, rows: &[u64], attended: Attended<'_, '_>) -> Result<RecordBatch> {
         let table = self.snapshot.table();
         let mut samples: Vec<SampleRef> =
             rows.iter().map(|&row| table.sample_at(row)).collect::<Result<_>>()?;
@@ -252,16 +257,21 @@ impl BatchLoader {
             places.truncate(self.fitting(&places));
             samples.truncate(places.len());
         }
-        let of_table: Vec<usize> =
-            self.projection.columns.iter().copied().filter(|&at| at != self.projection.payload).collect();
-        attend()?;
+        let of_table: Vec<usize> = self
+            .projection
+            .columns
+            .iter()
+            .copied()
+            .filter(|&at| at != self.projection.payload)
+            .collect();
+        look(attended)?;
         let gathered = table.gather_frame(&rows[..samples.len()], &samples, &of_table)?;
         let mut gathered = gathered.into_iter();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.projection.columns.len());
         let mut views = PayloadViews::default();
         for (&at, field) in self.projection.columns.iter().zip(self.projection.schema.fields()) {
             let column = match at == self.projection.payload {
-                true => Some(self.payloads(&samples, &places, &mut views, attend)?),
+                true => Some(self.payloads(&samples, &places, &mut views, attended)?),
                 false => gathered.next(),
             };
             let column = column.ok_or_else(|| Error::internal("a column was not gathered"))?;
@@ -295,12 +305,12 @@ impl BatchLoader {
         samples: &[SampleRef],
         places: &[PayloadPlace],
         views: &mut PayloadViews,
-        attend: &mut dyn FnMut() -> Result<()>,
+        attended: Attended<'_, '_>,
     ) -> Result<ArrayRef> {
         let mut order: Vec<usize> = Vec::new();
         let first = samples.first().map_or(0, |sample| sample.cache);
         if samples.iter().all(|sample| sample.cache == first) {
-            self.fetch(first, places, views, attend)?;
+            self.fetch(first, places, views, attended)?;
         } else {
             let mut by_cache: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for (at, sample) in samples.iter().enumerate() {
@@ -308,7 +318,7 @@ impl BatchLoader {
             }
             for (cache, members) in by_cache {
                 let wanted: Vec<PayloadPlace> = members.iter().map(|&at| places[at]).collect();
-                self.fetch(cache, &wanted, views, attend)?;
+                self.fetch(cache, &wanted, views, attended)?;
                 order.extend(members);
             }
         }
@@ -330,7 +340,7 @@ impl BatchLoader {
         cache: u32,
         places: &[PayloadPlace],
         views: &mut PayloadViews,
-        attend: &mut dyn FnMut() -> Result<()>,
+        attended: Attended<'_, '_>,
     ) -> Result<()> {
         let cache = &self.snapshot.table().caches()[cache as usize];
         let mut bytes = 0;
@@ -338,14 +348,47 @@ impl BatchLoader {
         for (at, place) in places.iter().enumerate() {
             bytes += u64::from(place.record.raw_len());
             if bytes >= PIECE_BYTES || at + 1 == places.len() {
-                attend()?;
+                look(attended)?;
                 let piece = &places[start..=at];
-                self.snapshot.fetchers().with(|fetcher| cache.fetch_views(piece, fetcher, views))?;
+                match attended {
+                    Some(check) if bytes > APART_BYTES => {
+                        *views = self.fetch_apart(cache, piece, std::mem::take(views), check)?;
+                    }
+                    _ => {
+                        let fetchers = self.snapshot.fetchers();
+                        fetchers.with(|fetcher| cache.fetch_views(piece, fetcher, views))?;
+                    }
+                }
                 (start, bytes) = (at + 1, 0);
             }
         }
         Ok(())
     }
+
+    /// A payload so large that the consumer must not wait for it alone.
+    fn fetch_apart(
+        &self,
+        cache: &Arc<Cache>,
+        places: &[PayloadPlace],
+        views: PayloadViews,
+        check: Check<'_>,
+    ) -> Result<PayloadViews> {
+        let (cache, fetchers) = (Arc::clone(cache), Arc::clone(self.snapshot.fetchers()));
+        let (places, views) = (places.to_vec(), Mutex::new(views));
+        run_apart(check, move |_| {
+            let mut views =
+                std::mem::take(&mut *views.lock().unwrap_or_else(PoisonError::into_inner));
+            fetchers.with(|fetcher| cache.fetch_views(&places, fetcher, &mut views))?;
+            Ok(views)
+        })
+    }
+}
+
+/// How the consumer is attended while it loads a batch itself.
+type Attended<'a, 'b> = &'a mut Option<Check<'b>>;
+
+fn look(attended: Attended<'_, '_>) -> Result<()> {
+    attended.as_mut().map_or(Ok(()), |check| check())
 }
 
 /// Asks for the memory of a batch at once and gives it back: what follows is many small pieces.

@@ -47,7 +47,7 @@ pub struct Block {
 
 impl Block {
     /// Loads stream positions `positions`, with payloads of up to `budget_bytes`, possibly none;
-    /// [`Block::fetch_more`] brings the others when they are due. So blocks read ahead hold no
+    /// [`Block::next_fetch`] brings the others when they are due. So blocks read ahead hold no
     /// more than their budgets, and one larger payload is in memory only for its delivery.
     ///
     /// # Errors
@@ -111,9 +111,9 @@ impl Block {
             fetchers: Arc::clone(snapshot.fetchers()),
             budget_bytes,
         };
-        let affordable = block.affordable(0);
-        if !affordable.is_empty() {
-            block.fetch_range(affordable)?;
+        if !block.affordable(0).is_empty() {
+            let fetched = block.next_fetch().run();
+            block.accept(fetched)?;
         }
         block.check_tables()?;
         Ok(block)
@@ -175,6 +175,36 @@ impl Block {
         made
     }
 
+    /// Makes something of fetched payload `i`, which stays.
+    ///
+    /// # Errors
+    /// `Conflict` when its file changed while open: let it go then, it is lost.
+    pub fn look_at<T>(
+        &self,
+        i: usize,
+        mut make: impl FnMut(Section<'_>, &Payload) -> T,
+    ) -> Result<T> {
+        let made = self.convert_range(i..i + 1, &mut make)?.pop();
+        made.ok_or_else(|| Error::internal(format!("payload {i} of a block made nothing")))
+    }
+
+    /// Lets payload `i` go.
+    pub fn release(&mut self, i: usize) {
+        if let Some(payload) = self.payloads.get_mut(i) {
+            *payload = None;
+        }
+    }
+
+    /// Bytes of payload `i`, while it is here.
+    pub fn payload_bytes(&self, i: usize) -> Option<usize> {
+        self.payloads.get(i)?.as_ref().map(Payload::size_bytes)
+    }
+
+    /// Whether payload `i` was neither lost nor let go.
+    pub fn is_pending(&self, i: usize) -> bool {
+        i >= self.payloads.len() || self.payload_bytes(i).is_some()
+    }
+
     /// The end of the payloads from `from` on that may be held twice for a moment.
     fn convertible(&self, from: usize) -> usize {
         let mut bytes = 0;
@@ -209,13 +239,32 @@ impl Block {
         Ok(made)
     }
 
-    /// Fetches the next payloads, up to the byte budget and at least one. When they cannot be
-    /// fetched together only the first is; when that fails it counts as fetched, and is lost.
+    /// Work that fetches the next payloads, up to the byte budget and at least one, on any thread;
+    /// [`Block::accept`] takes what it brings. Without that nothing has happened.
+    pub fn next_fetch(&self) -> Fetch {
+        let range = self.affordable(1);
+        Fetch {
+            caches: Arc::clone(&self.caches),
+            fetchers: Arc::clone(&self.fetchers),
+            samples: self.samples[range.clone()].to_vec(),
+            places: self.places[range].to_vec(),
+        }
+    }
+
+    /// Takes payloads that were fetched. When they could not be, the first counts as fetched, and
+    /// is lost.
     ///
     /// # Errors
-    /// `Corrupt` and the like when that payload is damaged.
-    pub fn fetch_more(&mut self) -> Result<()> {
-        self.fetch_range(self.affordable(1))
+    /// That of the fetch.
+    pub fn accept(&mut self, fetched: Result<Vec<Payload>>) -> Result<()> {
+        match fetched {
+            Ok(payloads) => self.payloads.extend(payloads.into_iter().map(Some)),
+            Err(error) => {
+                self.payloads.push(None);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// The next payloads that the byte budget allows, and `at_least` so many.
@@ -232,27 +281,35 @@ impl Block {
         }
         from..until
     }
+}
 
-    fn fetch_range(&mut self, range: Range<usize>) -> Result<()> {
-        let (from, until) = (range.start, range.end);
-        let fetchers = Arc::clone(&self.fetchers);
-        let fetched = fetchers.with(|fetcher| match self.fetch(from..until, fetcher) {
-            Err(_) if until - from > 1 => self.fetch(from..from + 1, fetcher),
-            outcome => outcome,
-        });
-        match fetched {
-            Ok(payloads) => self.payloads.extend(payloads.into_iter().map(Some)),
-            Err(error) => {
-                self.payloads.push(None);
-                return Err(error);
-            }
-        }
-        Ok(())
+/// Payloads of a block to be fetched.
+pub struct Fetch {
+    caches: Arc<[Arc<Cache>]>,
+    fetchers: Arc<FetcherShelf>,
+    samples: Vec<SampleRef>,
+    places: Vec<PayloadPlace>,
+}
+
+impl Fetch {
+    /// How many payload bytes it brings.
+    pub fn size_bytes(&self) -> u64 {
+        self.places.iter().map(|place| u64::from(place.record.raw_len())).sum()
     }
 
-    fn fetch(&self, range: Range<usize>, fetcher: &mut Fetcher) -> Result<Vec<Payload>> {
-        let samples = &self.samples[range.clone()];
-        let places = &self.places[range];
+    /// The payloads; only the first of them when they cannot be fetched together.
+    ///
+    /// # Errors
+    /// `Corrupt` and the like when the first payload is damaged.
+    pub fn run(&self) -> Result<Vec<Payload>> {
+        self.fetchers.with(|fetcher| match self.fetch(self.samples.len(), fetcher) {
+            Err(_) if self.samples.len() > 1 => self.fetch(1, fetcher),
+            outcome => outcome,
+        })
+    }
+
+    fn fetch(&self, count: usize, fetcher: &mut Fetcher) -> Result<Vec<Payload>> {
+        let (samples, places) = (&self.samples[..count], &self.places[..count]);
         let mut payloads = Vec::with_capacity(samples.len());
         let Some(first) = samples.first() else { return Ok(payloads) };
         if samples.iter().all(|sample| sample.cache == first.cache) {

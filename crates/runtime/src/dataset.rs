@@ -15,6 +15,7 @@ use dataset_rt_validator::table::{CacheColumns, check_table};
 use dataset_rt_validator::{Level, verify_cache_attended};
 
 use crate::active::{ActiveTable, SampleRef};
+use crate::apart::{Check, run_apart};
 use crate::batch::{BatchLoader, Projection, Rows};
 use crate::batches::Batches;
 use crate::block::{Block, FetcherShelf};
@@ -234,7 +235,7 @@ impl Dataset {
     /// # Errors
     /// As [`Block::scattered`].
     pub fn samples_at(&self, snapshot: &Snapshot, positions: &[u64]) -> Result<Block> {
-        Block::scattered(snapshot, positions, self.read_ahead.block_bytes())
+        Block::scattered(snapshot, positions, self.read_ahead.consumer_bytes())
     }
 
     /// One physical sample with its stored columns.
@@ -424,7 +425,9 @@ fn check_fits(caches: &[Arc<Cache>], cache: &Cache, paths: &[PathBuf]) -> Result
 /// # Errors
 /// `Corrupt` with the first finding, or what kept the verification from running.
 pub fn refuse_damaged(path: &Path, attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-    let report = verify_cache_attended(path, Level::Deep, attend)?;
+    let owned = path.to_path_buf();
+    let verify = move |check: Check<'_>| verify_cache_attended(&owned, Level::Deep, check);
+    let report = run_apart(attend, verify)?;
     match report.first_error() {
         None => Ok(()),
         Some(finding) => {

@@ -94,7 +94,8 @@ impl Face {
     /// `InvalidInput` for a listed row that the table does not have.
     pub fn batches(&self, projection: Projection, listed: Option<Arc<[u64]>>) -> Result<Batches> {
         let table = self.snapshot.table();
-        if let Some(row) = listed.iter().flat_map(|rows| rows.iter()).find(|&&row| row >= self.rows())
+        if let Some(row) =
+            listed.iter().flat_map(|rows| rows.iter()).find(|&&row| row >= self.rows())
         {
             return Err(Error::invalid(format!(
                 "there is no table row {row}; expected one below {}",

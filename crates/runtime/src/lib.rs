@@ -8,6 +8,7 @@
 //! Whatever a user relies on can be tested here without Python.
 
 mod active;
+mod apart;
 mod batch;
 mod batches;
 mod block;
@@ -26,16 +27,17 @@ mod stream;
 mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};
+pub use apart::{Check, run_apart};
 pub use batch::{Projection, check_names};
 pub use batches::Batches;
-pub use block::Block;
-pub use face::Face;
+pub use block::{Block, Fetch};
 pub use dataset::{Dataset, ReadOptions, refuse_damaged};
+pub use face::Face;
+pub use lookahead::{check_process, panic_error};
 pub use pool::WorkerPool;
 pub use profile::{Profile, Stage, StageSeconds};
 pub use queue::QueueBound;
 pub use reuse::{Decision, OnStale, SourceClaim, decide};
 pub use snapshot::Snapshot;
-pub use lookahead::{check_process, panic_error};
 pub use stream::{ReadAhead, Stream};
 pub use write_pipeline::WritePipeline;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use dataset_rt_storage::{Error, Result};
 
+use crate::apart::Check;
 use crate::fork_gate;
 use crate::pool::WorkerPool;
 
@@ -24,15 +25,12 @@ pub trait Load: Send + Sync + 'static {
     /// What a range becomes.
     type Item: Send + 'static;
 
-    /// Loads `range`. `attend` is called many times a second; its error ends the work.
+    /// Loads `range`. Where the consumer does so itself it has to be `attended`: called many
+    /// times a second, and its error ends the work.
     ///
     /// # Errors
-    /// Whatever keeps the range from being loaded, or what `attend` returned.
-    fn load(
-        &self,
-        range: Range<u64>,
-        attend: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Self::Item>;
+    /// Whatever keeps the range from being loaded, or what `attended` returned.
+    fn load(&self, range: Range<u64>, attended: Option<Check<'_>>) -> Result<Self::Item>;
 }
 
 enum Progress<T> {
@@ -73,7 +71,7 @@ impl<T> Slot<T> {
 
     fn run(&self, loader: &impl Load<Item = T>) {
         if !self.is_abandoned.load(Ordering::Relaxed) && self.claim() {
-            let loaded = caught(|| loader.load(self.range.clone(), &mut || Ok(())));
+            let loaded = caught(|| loader.load(self.range.clone(), None));
             self.settle(Progress::Done(loaded));
         }
     }
@@ -199,11 +197,9 @@ impl<L: Load> Lookahead<L> {
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Result<L::Item>> {
         let mut interrupted = None;
-        let mut attend = || {
-            attend().inspect_err(|error| interrupted = Some(error.clone()))
-        };
+        let mut attend = || attend().inspect_err(|error| interrupted = Some(error.clone()));
         let loaded = fork_gate::with_breaks(&mut attend, |check| {
-            caught(|| self.loader.load(range, check))
+            caught(|| self.loader.load(range, Some(check)))
         });
         match interrupted {
             Some(error) => Err(error),

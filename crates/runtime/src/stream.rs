@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dataset_rt_sampler::Window;
 use dataset_rt_storage::Result;
 
+use crate::apart::Check;
 use crate::block::Block;
 use crate::fork_gate;
 use crate::lookahead::{Load, Lookahead};
@@ -17,6 +18,8 @@ use crate::snapshot::Snapshot;
 const SLOTS: u64 = 4;
 /// Most samples of a block: beyond this a hand-over costs nothing per sample any more.
 const BLOCK_SAMPLES_MAX: u64 = 256;
+/// Most payload bytes that the consumer loads at one go: tenths of a second, even compressed.
+const CONSUMER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How far a stream may run ahead of its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,11 @@ impl ReadAhead {
         self.bytes / self.slots()
     }
 
+    /// Payload bytes of a block that the consumer loads itself: signals are not seen meanwhile.
+    pub fn consumer_bytes(self) -> u64 {
+        self.block_bytes().min(CONSUMER_BYTES_MAX)
+    }
+
     /// Batches of `batch` samples that may be under way, whose copied payloads have
     /// `sample_bytes` each: at least one.
     pub fn batches(self, batch: u64, sample_bytes: u64) -> u64 {
@@ -51,18 +59,18 @@ impl ReadAhead {
 
 struct BlockLoader {
     snapshot: Arc<Snapshot>,
-    budget_bytes: u64,
+    ahead: ReadAhead,
 }
 
 impl Load for BlockLoader {
     type Item = Block;
 
-    fn load(
-        &self,
-        positions: Range<u64>,
-        _attend: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Block> {
-        Block::load(&self.snapshot, positions, self.budget_bytes)
+    fn load(&self, positions: Range<u64>, attended: Option<Check<'_>>) -> Result<Block> {
+        let budget_bytes = match attended {
+            Some(_) => self.ahead.consumer_bytes(),
+            None => self.ahead.block_bytes(),
+        };
+        Block::load(&self.snapshot, positions, budget_bytes)
     }
 }
 
@@ -87,7 +95,7 @@ impl Stream {
         ahead: ReadAhead,
         window: Window,
     ) -> Self {
-        let loader = BlockLoader { snapshot, budget_bytes: ahead.block_bytes() };
+        let loader = BlockLoader { snapshot, ahead };
         Self {
             blocks: Lookahead::new(loader, pool),
             ahead,

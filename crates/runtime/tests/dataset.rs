@@ -89,7 +89,10 @@ fn epoch(dataset: &Dataset) -> Seen {
         for i in 0..block.len() {
             if converted.len() == 0
                 && i >= block.fetched()
-                && let Err(error) = block.fetch_more()
+                && let Err(error) = {
+                    let fetched = block.next_fetch().run();
+                    block.accept(fetched)
+                }
             {
                 seen.push(Err(error.kind()));
                 continue;

@@ -2,6 +2,7 @@
 //! a call. Knows no rows and no column beside it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use arrow_buffer::Buffer;
 use arrow_data::{ByteView, MAX_INLINE_VIEW_LEN};
@@ -20,7 +21,6 @@ use crate::{Error, Result};
 const WINDOW_BYTES: u64 = 1 << 30;
 /// Longest buffer that every byte of can be reached by a view.
 const BUFFER_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX;
-const REACH: usize = BUFFER_BYTES_MAX as usize;
 /// The window of payloads that reach too far to share a buffer.
 const OWN_BUFFER: u32 = u32::MAX;
 
@@ -69,18 +69,18 @@ impl PayloadViews {
             .map_err(|_| Error::internal("a column of more than 2^32 buffers"))
     }
 
-    /// The payloads of an arena, which is cut where views count no further.
-    fn push_arena(&mut self, arena: Arena) -> Result<()> {
+    /// The payloads of an arena, which is cut into buffers of at most `reach` bytes.
+    fn push_arena(&mut self, arena: Arena, reach: usize) -> Result<()> {
         let bytes = Buffer::from_vec(arena.bytes);
         // Number and start of the buffer in use.
         let mut open: Option<(u32, usize)> = None;
         for range in arena.ranges {
-            let reaches = |start: usize| start <= range.start && range.end - start <= REACH;
+            let reaches = |start: usize| start <= range.start && range.end - start <= reach;
             let (number, start) = match open {
                 Some((number, start)) if reaches(start) => (number, start),
                 _ => {
                     let number = self.next_buffer()?;
-                    let len = (bytes.len() - range.start).min(REACH);
+                    let len = (bytes.len() - range.start).min(reach);
                     self.buffers.push(bytes.slice_with_length(range.start, len));
                     (number, range.start)
                 }
@@ -92,7 +92,6 @@ impl PayloadViews {
         Ok(())
     }
 }
-
 
 /// One view; `offset` is below 2^31 where it counts.
 fn view(bytes: &[u8], buffer: u32, offset: usize) -> u128 {
@@ -107,6 +106,16 @@ fn view(bytes: &[u8], buffer: u32, offset: usize) -> u128 {
     let prefix = bytes.first_chunk::<4>().copied().unwrap_or_default();
     let prefix = u32::from_le_bytes(prefix);
     ByteView { length: len, prefix, buffer_index: buffer, offset: offset as u32 }.as_u128()
+}
+
+/// Which buffer of a shard of `size` bytes shows `range`, and what part of the shard it is.
+fn window_of(range: &Range<u64>, size: u64) -> (u32, Range<u64>) {
+    let window = range.start / WINDOW_BYTES;
+    let start = window * WINDOW_BYTES;
+    if range.end - start > BUFFER_BYTES_MAX {
+        return (OWN_BUFFER, range.clone());
+    }
+    (window as u32, start..size.min(start + BUFFER_BYTES_MAX))
 }
 
 impl Cache {
@@ -129,7 +138,7 @@ impl Cache {
         let outcome = guarded(|section| {
             out.truncate(views, buffers);
             match self.fetch_arena(section, places, fetcher)? {
-                Some(arena) => out.push_arena(arena),
+                Some(arena) => out.push_arena(arena, BUFFER_BYTES_MAX as usize),
                 None => self.share_views(section, places, out),
             }
         });
@@ -171,25 +180,17 @@ impl Cache {
             };
             open = Some((shard, mapped));
             let bytes = mapped.get(range.clone())?;
-            let window = range.start / WINDOW_BYTES;
-            let start = window * WINDOW_BYTES;
-            // A payload that reaches past the window's buffer has one of its own.
-            let (window, view_of) = if range.end - start <= BUFFER_BYTES_MAX {
-                (window as u32, start..file.size_bytes().min(start + BUFFER_BYTES_MAX))
-            } else {
-                (OWN_BUFFER, range.clone())
-            };
-            let offset = (range.start - view_of.start) as usize;
+            let (window, buffer) = window_of(&range, file.size_bytes());
             let key = WindowKey { instance: self.instance, shard, window };
             let number = match last {
                 Some((last, number)) if last == key && window != OWN_BUFFER => number,
                 _ => match out.windows.get(&key) {
                     Some(&number) if window != OWN_BUFFER => number,
-                    _ => out.open_window(key, || file.unverified_view(&view_of))?,
+                    _ => out.open_window(key, || file.unverified_view(&buffer))?,
                 },
             };
             last = Some((key, number));
-            out.views.push(view(bytes, number, offset));
+            out.views.push(view(bytes, number, (range.start - buffer.start) as usize));
         }
         Ok(())
     }
@@ -206,5 +207,52 @@ impl PayloadViews {
         self.buffers.push(open()?);
         self.windows.insert(key, number);
         Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Array, BinaryViewArray};
+    use arrow_buffer::ScalarBuffer;
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn views_reach_every_payload_of_a_shard_of_any_size() {
+        let size = 9 * GIB;
+        let longest = PAYLOAD_BYTES_MAX;
+        for start in [0, 1, GIB - 1, GIB, 5 * GIB / 2, 6 * GIB + 7] {
+            for len in [0, 1, GIB, GIB + 1, longest - 1, longest] {
+                let range = start..start + len;
+                let (_, buffer) = window_of(&range, size);
+                assert!(buffer.start <= range.start && range.end <= buffer.end);
+                assert!(buffer.end <= size && buffer.end - buffer.start <= i32::MAX as u64);
+            }
+        }
+        let near_the_end = size - 5..size;
+        assert_eq!(window_of(&near_the_end, size), (8, 8 * GIB..size));
+        assert_eq!(window_of(&(GIB - 1..GIB + 5), size).0, 0, "shared, though it crosses");
+    }
+
+    #[test]
+    fn an_arena_is_cut_where_views_count_no_further() {
+        let payloads: Vec<Vec<u8>> = (0..20).map(|i| vec![i; 13 + i as usize % 3]).collect();
+        let mut arena = Arena::new(&[]).unwrap();
+        // Not in the order of the bytes, as with compression by buffer.
+        arena.ranges = vec![0..0; 20];
+        for i in (0..20).rev() {
+            let start = arena.bytes.len();
+            arena.bytes.extend_from_slice(&payloads[i]);
+            arena.ranges[i] = start..arena.bytes.len();
+        }
+        let mut views = PayloadViews::default();
+        views.push_arena(arena, 50).unwrap();
+        let (views, buffers) = views.take();
+        assert!(buffers.len() > 1 && buffers.iter().all(|buffer| buffer.len() <= 50));
+        let array = BinaryViewArray::try_new(ScalarBuffer::from(views), buffers, None).unwrap();
+        assert_eq!(array.len(), 20);
+        assert!(array.iter().zip(&payloads).all(|(found, payload)| found == Some(payload)));
     }
 }
