@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt._native import NativeCache
-from dataset_rt.arguments import AnyPath, to_integer, to_path
+from dataset_rt.arguments import AnyPath, to_integer, to_names, to_path
 from dataset_rt.errors import SampleNotFoundError
 
 
@@ -67,6 +68,40 @@ class Cache:
             CorruptError: The file does not hold what the manifest promises.
         """
         return pl.DataFrame(self._native.metadata())
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        """Return all samples in file order, batch by batch, payloads decompressed and verified.
+
+        Any Arrow library also takes the cache itself, as often as it likes: `pa.table(cache)`.
+
+        Args:
+            columns: Some of `sample_id`, the stored columns and `payload`, in this order; all by
+                default. Without `payload` no payload is read.
+
+        Returns:
+            A reader that can be read once. `payload` is binary_view: views of the mapped shards
+            when they are uncompressed.
+
+        Raises:
+            InvalidInputError: A column is unknown or named twice.
+        """
+        names = None if columns is None else to_names(columns, "columns")
+        return pa.RecordBatchReader.from_stream(self._native.face().select(names))
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of `to_arrow()` as an Arrow PyCapsule."""
+        return self._native.face().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return `to_arrow()` as an Arrow PyCapsule, a fresh one at each call.
+
+        Args:
+            requested_schema: As in `CachedDataset.__arrow_c_stream__`.
+
+        Raises:
+            InvalidInputError: Something was requested that cannot be had.
+        """
+        return self._native.face().__arrow_c_stream__(requested_schema)
 
     def shards(self) -> list[Shard]:
         """Return the shards in sample order; none is read before its `to_arrow()`."""

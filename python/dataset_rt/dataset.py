@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import polars as pl
+import pyarrow as pa
 
 from dataset_rt.arguments import to_count, to_integer, to_names
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
 from dataset_rt.samples import CachedSample
+from dataset_rt.scan import scan_face
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
@@ -64,6 +66,39 @@ class CachedDataset:
         later iterators. After an early break the next iterator starts at the next window.
         """
         return iter(self._native)
+
+    def iter_batches(
+        self, batch_size: int, *, columns: Iterable[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Claim the next window of the stream and return an iterator over it, as Arrow batches.
+
+        Samples, order and snapshot are those of `__iter__`. Nothing is made per row, and payloads
+        of uncompressed caches are not copied: they are views of the mapped shards, which stay
+        mapped as long as a view lives.
+
+        Args:
+            batch_size: Rows of every batch but the last, at least 1.
+            columns: Names of the columns wanted, in this order; all by default. What is not asked
+                for is not read.
+
+        Returns:
+            Batches with `cache_id`, `sample_id`, stored columns, `weight`, extra columns and
+            `payload` (binary_view).
+
+        Raises:
+            InvalidInputError: `batch_size` is below 1, or a column is unknown or named twice.
+            CorruptError: While iterating, about a damaged sample, which the message names: the
+                samples before it came as a shorter batch, the next batch begins behind it.
+            ConflictError: While iterating, when a file changed while it was open.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> [batch.num_rows for batch in dataset.iter_batches(1, columns=["payload"])]
+            [1, 1]
+        """
+        size = to_count(batch_size, "batch_size", minimum=1)
+        names = None if columns is None else to_names(columns, "columns")
+        return self._native.batches(size, names)
 
     def __len__(self) -> int:
         """Return the samples per epoch: active rows, or what `set_epoch_len` said since."""
@@ -132,6 +167,65 @@ class CachedDataset:
             buffers of the caches; strings cost Polars 16 bytes a row.
         """
         return pl.DataFrame(self._native.table())
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        """Return the active table with its payloads, in table order, batch by batch.
+
+        No stream is moved. Batches hold at most 65,536 rows and, one larger payload aside, 32 MiB
+        of payload; workers read ahead and verify. Any Arrow library also takes the dataset itself,
+        as often as it likes: `pa.table(dataset)`, `pl.DataFrame(dataset)`,
+        `duckdb.sql("select ... from dataset")`; all columns are read then. There is no
+        `__arrow_c_array__`: it would be one batch of everything.
+
+        Args:
+            columns: Names of the columns wanted, in this order; all by default. Without `payload`
+                no payload is read.
+
+        Returns:
+            A reader that can be read once. Its table is that of this moment.
+
+        Raises:
+            InvalidInputError: A column is unknown or named twice.
+            CorruptError: Metadata that is shared as a whole is damaged. Damaged payloads end the
+                reader with an error of pyarrow that has our message.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> dataset.to_arrow(["position", "payload"]).read_all()["payload"].to_pylist()
+            [b'a', b'b']
+        """
+        names = None if columns is None else to_names(columns, "columns")
+        return pa.RecordBatchReader.from_stream(self._native.face().select(names))
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of `to_arrow()` as an Arrow PyCapsule."""
+        return self._native.face().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return `to_arrow()` as an Arrow PyCapsule, a fresh one at each call.
+
+        Args:
+            requested_schema: A schema capsule: some of the columns in another order, and text and
+                bytes in their normal, large or view forms. Nothing else is converted.
+
+        Raises:
+            InvalidInputError: Something else was requested; the message says what can be had.
+        """
+        return self._native.face().__arrow_c_stream__(requested_schema)
+
+    def scan(self) -> pl.LazyFrame:
+        """Return the active table with its payloads as a lazy Polars frame.
+
+        Predicates on metadata are evaluated first; payloads are read only for the rows that
+        survive, and only if the query uses them. The table is that of this moment.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> query = dataset.scan().filter(pl.col("position") == 1).select("payload")
+            >>> query.collect()["payload"].to_list()
+            [b'b']
+        """
+        return scan_face(self._native.face())
 
     def update_metadata(self, df: AnyArrowTable, *, edited: Iterable[str] = ()) -> None:
         """Replace the active table after full validation, in memory only.

@@ -95,12 +95,20 @@ def digest_order(runtime, path, dataset):
     return lambda: dataset.order_digest(0, 4 * ROWS)
 
 
+def take_a_batch(runtime, path, dataset):
+    def call():
+        dataset.set_epoch(0)
+        return next(dataset.iter_batches(ROWS)).num_rows
+
+    return call
+
+
 def update(runtime, path, dataset):
     table = shuffled_table(dataset)
     return lambda: dataset.update_metadata(table)
 
 
-LONG_CALLS = [verify, open_validated, reuse_validated, digest_order, update]
+LONG_CALLS = [verify, open_validated, reuse_validated, digest_order, update, take_a_batch]
 
 
 @pytest.mark.parametrize("make", LONG_CALLS, ids=lambda make: make.__name__)
@@ -280,6 +288,8 @@ def test_an_interrupt_that_nobody_catches_ends_the_process_as_a_signal_does(tmp_
 READS = {
     "by iteration": "interrupt(lambda: sum(1 for _ in dataset))",
     "by position": "interrupt(lambda: [dataset[i % 50] for i in range(2**50)])",
+    "by batches": "interrupt(lambda: sum(b.num_rows for b in dataset.iter_batches(64)))",
+    "by a huge batch": "interrupt(lambda: next(dataset.iter_batches(10**8)))",
     "by positions": "interrupt(lambda: dataset.__getitems__(i % 50 for i in range(10**7)))",
 }
 
@@ -297,6 +307,29 @@ def test_a_reader_is_interrupted_and_may_read_on(cache, read):
     seconds, members = run_script(script, cache).split()
     assert float(seconds) < 5
     assert members == "3"
+
+
+def test_a_library_that_holds_the_lock_is_interrupted(cache):
+    """Polars makes a text of any error of a stream: the interrupt comes up right behind it."""
+    script = """
+        import polars as pl
+        dataset = drt.open_dataset(target)
+        table = dataset.get_metadata()
+        dataset.update_metadata(pl.concat([table] * 200_000))
+
+        def call():
+            try:
+                pl.DataFrame(dataset)
+            except pl.exceptions.PolarsError as error:
+                assert "interrupted" in str(error)
+                time.sleep(10)
+
+        interrupt(call, when=lambda: time.sleep(0.1))
+        print(dataset.to_arrow(["number"]).read_next_batch().num_rows > 0)
+    """
+    seconds, ok = run_script(textwrap.dedent(PRELUDE + script), cache).split()
+    assert float(seconds) < 2
+    assert ok == "True"
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +357,11 @@ def read_one(path):
     return lambda: drt.open_dataset(path)[0].data
 
 
+def read_batch(path):
+    batches = drt.open_dataset(path).iter_batches(1)
+    return lambda: next(batches).num_rows
+
+
 def read_payload(path):
     return lambda: bytes(drt.open_cache(path).payload(0))
 
@@ -337,11 +375,13 @@ def verify_deep(path):
 
 
 @pytest.mark.parametrize(
-    "make", [read_next, read_one, read_payload, read_shard, verify_deep], ids=lambda m: m.__name__
+    "make",
+    [read_next, read_one, read_batch, read_payload, read_shard, verify_deep],
+    ids=lambda m: m.__name__,
 )
 def test_a_long_step_over_one_payload_is_interrupted_and_done_again(huge, make):
     path, payload = huge
     call = make(path)
     interrupt(call)
-    expected = {read_shard: 1, verify_deep: True}.get(make, payload)
+    expected = {read_batch: 1, read_shard: 1, verify_deep: True}.get(make, payload)
     assert counted(call) == expected

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use dataset_rt_runtime::Face;
 use dataset_rt_storage::read::{Cache, Fetcher, OpenOptions};
 use dataset_rt_storage::{Error, Kind};
 use pyo3::prelude::*;
 
+use crate::faces::NativeFace;
 use crate::failure::{apart, attended, detached, guarded, to_py};
 use crate::payload_out::NativePayload;
 use crate::samples::PIECE_BYTES;
@@ -64,6 +66,13 @@ impl NativeCache {
             let batches = attended(py, |attend| self.cache.metadata_batches_attended(attend))?;
             Ok(NativeTable::new(self.cache.schema().metadata_schema(), batches))
         })
+    }
+
+    fn face(&self) -> NativeFace {
+        let stored = self.cache.schema().columns().iter().map(|column| column.name.clone());
+        let columns = std::iter::once("sample_id".to_owned()).chain(stored);
+        let columns = columns.chain(["payload".to_owned()]).collect();
+        NativeFace::new(Face::of_cache(Arc::clone(&self.cache)), Some(columns))
     }
 
     fn shard(&self, py: Python<'_>, i: usize) -> PyResult<NativeTable> {

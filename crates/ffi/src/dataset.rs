@@ -7,6 +7,8 @@ use dataset_rt_storage::store::guarded_once;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::batches::NativeBatchIterator;
+use crate::faces::NativeFace;
 use crate::failure::{attended, detached, guarded, to_py};
 use crate::iterator::{NativeSampleIterator, block_samples};
 use crate::samples::{SampleMaker, column_keys};
@@ -60,6 +62,27 @@ impl NativeDataset {
             let delivered = stream.snapshot().table().delivered();
             let keys = column_keys(py, delivered.iter().map(|field| field.name().as_str()));
             Ok(NativeSampleIterator::new(Arc::clone(&self.maker), keys, stream))
+        })
+    }
+
+    fn batches(
+        &self,
+        py: Python<'_>,
+        batch_size: u64,
+        columns: Option<Vec<String>>,
+    ) -> PyResult<NativeBatchIterator> {
+        guarded(py, || {
+            self.check_open(py)?;
+            let claim = || self.dataset.claim_batches(batch_size, columns.as_deref());
+            let batches = detached(py, claim)?;
+            NativeBatchIterator::new(py, batches)
+        })
+    }
+
+    fn face(&self, py: Python<'_>) -> PyResult<NativeFace> {
+        guarded(py, || {
+            self.check_open(py)?;
+            Ok(NativeFace::new(self.dataset.face(), None))
         })
     }
 

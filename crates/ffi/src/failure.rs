@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use dataset_rt_runtime::{Check, fork_gate, panic_error, run_apart};
 use dataset_rt_storage::{Error, Kind, Result};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 pub use crate::ending::without_lock;
@@ -173,6 +174,20 @@ impl Attention {
             self.raised = Some(raised);
             Error::conflict("interrupted")
         })
+    }
+
+    /// Lets an interrupting exception come up again where Python goes on: behind a consumer that
+    /// only understands texts. Any but Ctrl-C is reported at once instead.
+    pub fn raise_again(self) {
+        let Some(raised) = self.raised else { return };
+        let _ = with_lock(|py| {
+            let signal = py.import("_thread")?;
+            if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+                return signal.call_method0("interrupt_main").map(drop);
+            }
+            raised.write_unraisable(py, None);
+            Ok::<(), PyErr>(())
+        });
     }
 
     /// The exception to raise for `error`: the interrupting one if there was one.

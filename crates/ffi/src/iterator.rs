@@ -1,10 +1,9 @@
 //! The native sample iterator: one window of the stream as `CachedSample` tuples.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
-use dataset_rt_runtime::{Block, Stream, check_process, fork_gate};
+use dataset_rt_runtime::{Block, Stream};
 use dataset_rt_storage::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -13,32 +12,14 @@ use pyo3::types::{PyDict, PyString};
 use crate::cells::metadata_dicts;
 use crate::failure::{Attention, guarded, to_py, without_lock};
 use crate::samples::{PayloadsAhead, SampleMaker};
+use crate::shared::Shared;
 
 /// Iterates one window. Threads may share it: each sample goes to one of them.
 #[pyclass(frozen, module = "dataset_rt._native")]
 pub struct NativeSampleIterator {
     maker: Arc<SampleMaker>,
     keys: Vec<Py<PyString>>,
-    place: Mutex<Place>,
-    /// Token of the thread that holds `place`, or 0.
-    holder: AtomicUsize,
-    pid: u32,
-}
-
-thread_local! {
-    static TOKEN: u8 = const { 0 };
-}
-
-/// The place, held by this thread.
-struct Held<'a> {
-    holder: &'a AtomicUsize,
-    place: MutexGuard<'a, Place>,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.holder.store(0, Ordering::Relaxed);
-    }
+    place: Shared<Place>,
 }
 
 struct Place {
@@ -59,39 +40,7 @@ struct OpenBlock {
 impl NativeSampleIterator {
     /// Iterates `stream`.
     pub fn new(maker: Arc<SampleMaker>, keys: Vec<Py<PyString>>, stream: Stream) -> Self {
-        Self {
-            maker,
-            keys,
-            place: Mutex::new(Place { stream, loaded: None, block: None }),
-            holder: AtomicUsize::new(0),
-            pid: fork_gate::process(),
-        }
-    }
-
-    /// Waits for other threads that share the iterator, but never while it holds the interpreter
-    /// lock, nor for that lock while it holds this one.
-    fn lock(&self, py: Python<'_>) -> PyResult<Held<'_>> {
-        let this_thread = TOKEN.with(|token| std::ptr::from_ref(token) as usize);
-        loop {
-            match self.place.try_lock() {
-                Ok(place) => {
-                    self.holder.store(this_thread, Ordering::Relaxed);
-                    return Ok(Held { holder: &self.holder, place });
-                }
-                // A signal handler or a finaliser runs while this very thread waits for a block.
-                Err(TryLockError::WouldBlock)
-                    if self.holder.load(Ordering::Relaxed) == this_thread =>
-                {
-                    let text = "this thread is inside next() of this iterator already; use another \
-                                iterator in signal handlers and finalisers";
-                    return Err(to_py(py, &Error::conflict(text)));
-                }
-                Err(TryLockError::WouldBlock) => without_lock(py, || drop(self.place.lock())),
-                Err(TryLockError::Poisoned(_)) => {
-                    return Err(to_py(py, &Error::internal("this iterator failed before")));
-                }
-            }
-        }
+        Self { maker, keys, place: Shared::new(Place { stream, loaded: None, block: None }) }
     }
 
     fn one_dict(&self, py: Python<'_>, block: &Block, i: usize) -> PyResult<Py<PyDict>> {
@@ -158,10 +107,8 @@ impl NativeSampleIterator {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guarded(py, || {
-            // Before the lock: another thread may have held it at the instant of the fork.
-            check_process(self.pid).map_err(|e| to_py(py, &e))?;
-            let mut held = self.lock(py)?;
-            let place = &mut *held.place;
+            let mut held = self.place.lock(py)?;
+            let place = &mut *held;
             loop {
                 if let Some(open) = &mut place.block
                     && open.metadata.len() > 0

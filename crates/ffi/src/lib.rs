@@ -3,21 +3,24 @@
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, payload_out, tables    blocks -> Python objects
-//! classes         runtime (write), dataset, iterator, cache
+//! classes         runtime (write), dataset, iterator, batches (shared), faces, cache
 //! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
-//! `unsafe` only in `payload_in`, `payload_out`, `samples` and `ending`.
+//! `unsafe` only in `payload_in`, `payload_out`, `samples`, `faces` and `ending`.
 
+mod batches;
 mod cache;
 mod cells;
 mod dataset;
 mod ending;
+mod faces;
 mod failure;
 mod iterator;
 mod payload_in;
 mod payload_out;
 mod runtime;
 mod samples;
+mod shared;
 mod source;
 mod tables;
 mod values;
@@ -114,6 +117,7 @@ fn panic_for_test(py: Python<'_>, in_worker: bool) -> PyResult<()> {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     failure::keep_panics_short();
+    faces::remember_main_thread(module.py())?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("FORMAT_VERSION", dataset_rt_storage::format::limits::FORMAT_VERSION)?;
     module.add("SAMPLER_VERSION", dataset_rt_sampler::SAMPLER_VERSION)?;
@@ -129,6 +133,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runtime::NativeRuntime>()?;
     module.add_class::<dataset::NativeDataset>()?;
     module.add_class::<iterator::NativeSampleIterator>()?;
+    module.add_class::<batches::NativeBatchIterator>()?;
     module.add_class::<cache::NativeCache>()?;
+    module.add_class::<faces::NativeFace>()?;
     Ok(())
 }

@@ -1,17 +1,16 @@
 //! Arrow tables across the border by PyCapsule: ours out without copying, foreign ones in after
 //! full validation. Decodes nothing inside a stream callback.
 
-use std::sync::Arc;
-
-use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
-use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
 use dataset_rt_storage::{Error, Result};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
-use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
+use pyo3_arrow::ffi::to_schema_pycapsule;
 use pyo3_arrow::input::AnyRecordBatch;
 
+use crate::faces::export;
 use crate::failure::{foreseen, guarded, to_py};
 
 /// Ready-made record batches that any Arrow tool can take, as often as it likes.
@@ -40,23 +39,9 @@ impl NativeTable {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let fields = self.schema.fields().clone();
-        let field = Field::new_struct("", fields.clone(), false)
-            .with_metadata(self.schema.metadata().clone());
-        let arrays: Vec<std::result::Result<ArrayRef, ArrowError>> = self
-            .batches
-            .iter()
-            .map(|batch| {
-                let array = if fields.is_empty() {
-                    StructArray::new_empty_fields(batch.num_rows(), None)
-                } else {
-                    StructArray::try_new(fields.clone(), batch.columns().to_vec(), None)?
-                };
-                Ok(Arc::new(array) as ArrayRef)
-            })
-            .collect();
-        let reader = Box::new(ArrayIterator::new(arrays.into_iter(), Arc::new(field)));
-        guarded(py, || Ok(to_stream_pycapsule(py, reader, requested_schema)?))
+        // The interface lets a producer ignore it, and consumers cast.
+        drop(requested_schema);
+        guarded(py, || export(py, &self.schema, self.batches.clone().into_iter().map(Ok)))
     }
 }
 

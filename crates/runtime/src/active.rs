@@ -102,9 +102,7 @@ impl ActiveTable {
                 let cache = starts.partition_point(|&start| start <= row) - 1;
                 SampleRef { cache: cache as u32, sample_id: row - starts[cache] }
             }),
-            Kind::Checked { table, .. } => table
-                .row(row as usize)
-                .map(|found| SampleRef { cache: found.cache, sample_id: found.sample_id }),
+            Kind::Checked { table, .. } => sample_of(table, row as usize),
         };
         found.ok_or_else(|| {
             Error::internal(format!("row {row} is not in the table of {} rows", self.rows))
@@ -117,9 +115,44 @@ impl ActiveTable {
     /// `Corrupt` when metadata that these rows touch is damaged.
     pub fn gather(&self, rows: &[u64], samples: &[SampleRef]) -> Result<Vec<ArrayRef>> {
         match &self.kind {
-            Kind::Whole { .. } => gather_stored(&self.caches, samples),
+            Kind::Whole { .. } => gather_stored(&self.caches, samples, 0..self.delivered.len()),
             Kind::Checked { table, delivered_at } => gather_checked(table, delivered_at, rows),
         }
+    }
+
+    /// Columns `wanted` of [`ActiveTable::frame_schema`] for `rows` of the table, whose samples
+    /// are `samples`: copies, whose memory is theirs alone.
+    ///
+    /// # Errors
+    /// `Corrupt` when metadata that these rows touch is damaged.
+    pub fn gather_frame(
+        &self,
+        rows: &[u64],
+        samples: &[SampleRef],
+        wanted: &[usize],
+    ) -> Result<Vec<ArrayRef>> {
+        if let Kind::Checked { table, .. } = &self.kind {
+            return gather_checked(table, wanted, rows);
+        }
+        // Identity first, weight last.
+        let stored = 2..2 + self.delivered.len();
+        let at = wanted.iter().filter(|&at| stored.contains(at)).map(|at| at - stored.start);
+        let mut gathered = gather_stored(&self.caches, samples, at)?.into_iter();
+        let column = |&at: &usize| -> Result<ArrayRef> {
+            Ok(match at {
+                0 => {
+                    let ids = samples.iter().map(|s| cache_at(&self.caches, s.cache));
+                    let ids = ids.map(|cache| cache.map(|cache| cache.cache_id()));
+                    Arc::new(UInt64Array::from(ids.collect::<Result<Vec<_>>>()?))
+                }
+                1 => Arc::new(UInt64Array::from_iter_values(samples.iter().map(|s| s.sample_id))),
+                at if stored.contains(&at) => gathered
+                    .next()
+                    .ok_or_else(|| Error::internal(format!("column {at} was not gathered")))?,
+                _ => Arc::new(Float64Array::from_value(1.0, samples.len())),
+            })
+        };
+        wanted.iter().map(column).collect()
     }
 
     /// Schema of [`ActiveTable::frame`]: identity, stored, weight, extras.
@@ -164,20 +197,31 @@ impl ActiveTable {
     }
 }
 
-/// Stored columns of samples from any of the caches, in the order asked for.
+/// Without a look at the weight, which would cost a miss of its own.
+fn sample_of(table: &CheckedTable, row: usize) -> Option<SampleRef> {
+    let (chunk, row_in_chunk) = table.place_of(row)?;
+    let sample_id = *table.sample_ids().get(chunk)?.values().get(row_in_chunk)?;
+    Some(SampleRef { cache: table.cache_of(row)?, sample_id })
+}
+
+/// Stored columns `columns` of samples from any of the caches, in the order asked for.
 ///
 /// # Errors
 /// `Corrupt` when metadata that these rows touch is damaged.
-pub fn gather_stored(caches: &[Arc<Cache>], samples: &[SampleRef]) -> Result<Vec<ArrayRef>> {
-    let columns = caches.first().map_or(0, |c| c.schema().columns().len());
-    if columns == 0 {
+pub fn gather_stored(
+    caches: &[Arc<Cache>],
+    samples: &[SampleRef],
+    columns: impl IntoIterator<Item = usize>,
+) -> Result<Vec<ArrayRef>> {
+    let mut columns = columns.into_iter().peekable();
+    if columns.peek().is_none() {
         return Ok(Vec::new());
     }
     let first = samples.first().map_or(0, |s| s.cache);
     if samples.iter().all(|s| s.cache == first) {
         let rows: Vec<u64> = samples.iter().map(|s| s.sample_id).collect();
         let cache = cache_at(caches, first)?;
-        return (0..columns).map(|column| cache.gather(column, &rows)).collect();
+        return columns.map(|column| cache.gather(column, &rows)).collect();
     }
     // Group the rows by cache, gather each group, and weave the groups back together.
     let mut touched: Vec<u32> = samples.iter().map(|s| s.cache).collect();
@@ -190,7 +234,7 @@ pub fn gather_stored(caches: &[Arc<Cache>], samples: &[SampleRef]) -> Result<Vec
         weave.push((group, rows[group].len()));
         rows[group].push(sample.sample_id);
     }
-    (0..columns)
+    columns
         .map(|column| {
             let parts: Vec<ArrayRef> = touched
                 .iter()
@@ -209,24 +253,23 @@ fn cache_at(caches: &[Arc<Cache>], ordinal: u32) -> Result<&Arc<Cache>> {
         .ok_or_else(|| Error::internal(format!("cache number {ordinal} is not in the dataset")))
 }
 
-fn gather_checked(
-    table: &CheckedTable,
-    delivered_at: &[usize],
-    rows: &[u64],
-) -> Result<Vec<ArrayRef>> {
+fn gather_checked(table: &CheckedTable, columns: &[usize], rows: &[u64]) -> Result<Vec<ArrayRef>> {
+    if columns.is_empty() {
+        return Ok(Vec::new());
+    }
     let failed = |e: ArrowError| arrow_failure(&e);
     if let [only] = table.batches() {
         return match u32::try_from(only.num_rows()) {
             Ok(_) => {
                 let rows: UInt32Array = rows.iter().map(|&row| row as u32).collect();
-                take_all(only, delivered_at, &rows)
+                take_all(only, columns, &rows)
             }
-            Err(_) => take_all(only, delivered_at, &UInt64Array::from(rows.to_vec())),
+            Err(_) => take_all(only, columns, &UInt64Array::from(rows.to_vec())),
         };
     }
     let weave: Vec<(usize, usize)> =
         rows.iter().filter_map(|&row| table.place_of(row as usize)).collect();
-    delivered_at
+    columns
         .iter()
         .map(|&at| {
             let chunks: Vec<&dyn Array> =

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dataset_rt_storage::{Error, Result};
 
 use crate::fork_gate;
-use crate::stream::{check_process, panic_error};
+use crate::lookahead::{check_process, panic_error};
 
 /// Between two calls of `attend`: far below what a user notices.
 const WAIT_SLICE: Duration = Duration::from_millis(20);

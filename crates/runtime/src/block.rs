@@ -24,7 +24,8 @@ pub struct FetcherShelf {
 }
 
 impl FetcherShelf {
-    fn with<R>(&self, work: impl FnOnce(&mut Fetcher) -> R) -> R {
+    /// Lends a fetcher to `work`.
+    pub fn with<R>(&self, work: impl FnOnce(&mut Fetcher) -> R) -> R {
         let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fetcher = lock().pop().unwrap_or_default();
         let result = work(&mut fetcher);
@@ -86,7 +87,9 @@ impl Block {
     pub fn physical(snapshot: &Snapshot, sample: SampleRef) -> Result<Self> {
         guarded(|_| {
             let samples = vec![sample];
-            let columns = gather_stored(snapshot.table().caches(), &samples)?;
+            let caches = snapshot.table().caches();
+            let stored = caches.first().map_or(0, |cache| cache.schema().columns().len());
+            let columns = gather_stored(caches, &samples, 0..stored)?;
             Self::of_samples(snapshot, samples, columns, 0)
         })
     }
@@ -331,7 +334,11 @@ impl Fetch {
     }
 }
 
-fn locate(caches: &[Arc<Cache>], samples: &[SampleRef]) -> Result<Vec<PayloadPlace>> {
+/// Where the payloads of samples lie.
+///
+/// # Errors
+/// `Corrupt` for a damaged index.
+pub fn locate(caches: &[Arc<Cache>], samples: &[SampleRef]) -> Result<Vec<PayloadPlace>> {
     let mut places = Vec::with_capacity(samples.len());
     // Runs of one cache share a call; most datasets are one run.
     for run in samples.chunk_by(|a, b| a.cache == b.cache) {

@@ -16,7 +16,10 @@ use dataset_rt_validator::{Level, verify_cache_attended};
 
 use crate::active::{ActiveTable, SampleRef};
 use crate::apart::{Check, run_apart};
+use crate::batch::{BatchLoader, Projection, Rows};
+use crate::batches::Batches;
 use crate::block::{Block, FetcherShelf};
+use crate::face::Face;
 use crate::pool::WorkerPool;
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
@@ -128,6 +131,49 @@ impl Dataset {
             (Arc::clone(&state.snapshot), window)
         };
         Ok(Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead, window))
+    }
+
+    /// Claims the next window of the stream, to be read in batches of `batch_rows` samples with
+    /// `columns`, or with all. On error nothing is claimed.
+    ///
+    /// # Errors
+    /// `InvalidInput` for unknown or repeated columns, or at the end of the stream.
+    pub fn claim_batches(&self, batch_rows: u64, columns: Option<&[String]>) -> Result<Batches> {
+        let sample_bytes = self.copied_sample_bytes();
+        let (snapshot, projection, window) = {
+            let mut state = self.state();
+            let projection = Projection::new(state.snapshot.table(), columns)?;
+            let window = state.cursor.claim().map_err(cursor_error)?;
+            (Arc::clone(&state.snapshot), projection, window)
+        };
+        let batch_rows = batch_rows.min(window.len);
+        let sample_bytes = if projection.has_payload() { sample_bytes } else { 0 };
+        let slots = self.read_ahead.batches(batch_rows, sample_bytes);
+        let loader = BatchLoader { snapshot, projection, rows: Rows::Drawn, bytes_max: u64::MAX };
+        let rows = window.start..window.end();
+        Ok(Batches::new(loader, Arc::clone(&self.pool), rows, batch_rows, slots))
+    }
+
+    /// The active table as it is now, for others.
+    pub fn face(&self) -> Face {
+        Face::new(self.snapshot(), Arc::clone(&self.pool), self.read_ahead.bytes)
+    }
+
+    /// Mean size of the payloads that are copied, which take memory while they are read ahead.
+    fn copied_sample_bytes(&self) -> u64 {
+        let is_mapped = match self.options.io {
+            IoMode::Mmap => true,
+            IoMode::Pread => false,
+            // One cache tells for all where they lie; opening its first shard is soon due anyway.
+            IoMode::Auto => self.caches[0].is_mapped().unwrap_or(false),
+        };
+        let copied = self.caches.iter().filter(|cache| cache.is_compressed() || !is_mapped);
+        let (mut bytes, mut samples) = (0_u64, 0_u64);
+        for cache in copied {
+            bytes = bytes.saturating_add(cache.manifest().payload_bytes_total);
+            samples = samples.saturating_add(cache.rows());
+        }
+        bytes.checked_div(samples).unwrap_or(0)
     }
 
     /// Samples per epoch.

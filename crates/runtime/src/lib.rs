@@ -9,9 +9,13 @@
 
 mod active;
 mod apart;
+mod batch;
+mod batches;
 mod block;
 mod dataset;
+mod face;
 pub mod fork_gate;
+mod lookahead;
 mod plan;
 mod pool;
 mod profile;
@@ -24,12 +28,16 @@ mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};
 pub use apart::{Check, run_apart};
+pub use batch::{Projection, check_names};
+pub use batches::Batches;
 pub use block::{Block, Fetch};
 pub use dataset::{Dataset, ReadOptions, refuse_damaged};
+pub use face::Face;
+pub use lookahead::{check_process, panic_error};
 pub use pool::WorkerPool;
 pub use profile::{Profile, Stage, StageSeconds};
 pub use queue::QueueBound;
 pub use reuse::{Decision, OnStale, SourceClaim, decide};
 pub use snapshot::Snapshot;
-pub use stream::{ReadAhead, Stream, check_process, panic_error};
+pub use stream::{ReadAhead, Stream};
 pub use write_pipeline::WritePipeline;

@@ -22,9 +22,9 @@ use dataset_rt_storage::write::{
 use dataset_rt_storage::{Error, Result};
 
 use crate::fork_gate;
+use crate::lookahead::panic_error;
 use crate::profile::{Profile, Stage};
 use crate::queue::{BoundedQueue, ItemSize, QueueBound};
-use crate::stream::panic_error;
 
 /// How long the end of a write is waited for between two looks for signals.
 const WAIT_SLICE: Duration = Duration::from_millis(50);

@@ -26,4 +26,4 @@ mod tests;
 pub use cache::Cache;
 pub use locate::PayloadPlace;
 pub use open::OpenOptions;
-pub use payload::{Fetcher, Payload};
+pub use payload::{Fetcher, Payload, PayloadViews};

@@ -19,5 +19,5 @@ mod window;
 pub(super) use chain::Chain;
 pub(super) use lazy_file::{LazyFile, missing, wrong_size};
 pub(super) use origin::Origin;
-pub(super) use verified::VerifiedFile;
+pub(super) use verified::{MappedView, VerifiedFile};
 pub(super) use window::Window;

@@ -102,6 +102,11 @@ impl VerifiedFile {
         Ok(Buffer::from_vec(bytes))
     }
 
+    /// `range` of a mapped file, for views into it: whoever makes one verifies what it shows.
+    pub fn unverified_view(&self, range: &Range<u64>) -> Result<Buffer> {
+        self.file.view(range)
+    }
+
     /// The verified bytes of `range`: borrowed from the mapping, or read.
     pub fn read<'a>(&'a self, section: Section<'a>, range: Range<u64>) -> Result<Cow<'a, [u8]>> {
         if self.is_mapped()? {

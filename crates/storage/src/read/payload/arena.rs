@@ -1,5 +1,7 @@
 //! One piece of memory for the payloads that one call copies. Knows nothing of files.
 
+use std::ops::Range;
+
 use arrow_buffer::Buffer;
 
 use super::fetch::Payload;
@@ -7,11 +9,12 @@ use crate::read::expansion::too_large;
 use crate::read::locate::PayloadPlace;
 use crate::{Error, Result};
 
-/// The copied payloads of one call, one after another.
+/// The copied payloads of one call.
 pub(super) struct Arena {
     /// Payloads so far.
     pub bytes: Vec<u8>,
-    ends: Vec<usize>,
+    /// Where each lies, in the order asked for.
+    pub ranges: Vec<Range<usize>>,
 }
 
 impl Arena {
@@ -21,7 +24,7 @@ impl Arena {
         let mut bytes = Vec::new();
         let room = usize::try_from(total).map_err(|_| too_large(total))?;
         bytes.try_reserve_exact(room).map_err(|_| too_large(total))?;
-        Ok(Self { bytes, ends: Vec::with_capacity(places.len()) })
+        Ok(Self { bytes, ranges: Vec::with_capacity(places.len()) })
     }
 
     /// The next `len` bytes, zeroed.
@@ -34,17 +37,15 @@ impl Arena {
 
     /// Ends the payload that was appended to `bytes`.
     pub fn close_payload(&mut self) {
-        self.ends.push(self.bytes.len());
+        let start = self.ranges.last().map_or(0, |last| last.end);
+        self.ranges.push(start..self.bytes.len());
     }
 
     /// The payloads, sharing the arena.
     pub fn finish(self, out: &mut Vec<Payload>) {
         let bytes = Buffer::from_vec(self.bytes);
-        let mut start = 0;
-        for end in self.ends {
-            // `close_payload` recorded ascending lengths of `bytes`.
-            out.push(Payload(bytes.slice_with_length(start, end - start)));
-            start = end;
-        }
+        // Ranges were recorded as bytes came.
+        let payload = |range: Range<usize>| bytes.slice_with_length(range.start, range.len());
+        out.extend(self.ranges.into_iter().map(|range| Payload(payload(range))));
     }
 }

@@ -4,7 +4,7 @@
 use arrow_buffer::Buffer;
 
 use super::arena::Arena;
-use super::fetch::{Payload, foreign_place};
+use super::fetch::foreign_place;
 use super::fetcher::{BatchKey, Fetcher};
 use crate::format::index::IndexRecord;
 use crate::format::limits::PAYLOAD_BYTES_MAX;
@@ -21,8 +21,7 @@ impl Cache {
         _inside: Section<'_>,
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
-        out: &mut Vec<Payload>,
-    ) -> Result<()> {
+    ) -> Result<Arena> {
         // In batch order each batch is decompressed once, however the places are mixed.
         let mut order = Vec::with_capacity(places.len());
         for (position, place) in places.iter().enumerate() {
@@ -33,7 +32,7 @@ impl Cache {
         }
         order.sort_unstable();
         let mut arena = Arena::new(&[])?;
-        let mut ranges = vec![0..0; places.len()];
+        arena.ranges = vec![0..0; places.len()];
         for (shard, batch, offset, raw_len, position) in order {
             let key = BatchKey { instance: self.instance, shard, batch };
             // A section of its own: what a loss spoiled must not be kept for later calls.
@@ -52,14 +51,12 @@ impl Cache {
             let start = arena.bytes.len();
             arena.bytes.try_reserve(bytes.len()).map_err(|_| too_large(bytes.len() as u64))?;
             arena.bytes.extend_from_slice(bytes);
-            if let Some(range) = ranges.get_mut(position) {
+            if let Some(range) = arena.ranges.get_mut(position) {
                 *range = start..arena.bytes.len();
             }
         }
         self.check_shards_unchanged(places)?;
-        let bytes = Buffer::from_vec(arena.bytes);
-        out.extend(ranges.into_iter().map(|r| Payload(bytes.slice_with_length(r.start, r.len()))));
-        Ok(())
+        Ok(arena)
     }
 
     /// The payload buffer of a batch, decompressed.

@@ -38,8 +38,8 @@ impl Payload {
 }
 
 /// A `FileRange` record as plain numbers.
-struct Stored {
-    range: Range<u64>,
+pub(super) struct Stored {
+    pub range: Range<u64>,
     raw_len: usize,
 }
 
@@ -75,15 +75,11 @@ impl Cache {
         out.reserve(places.len());
         let outcome = guarded(|section| {
             out.truncate(kept);
-            if self.manifest.compression.is_per_buffer() {
-                self.fetch_from_batches(section, places, fetcher, out)
-            } else if self.manifest.compression.is_per_payload() {
-                self.fetch_frames(section, places, fetcher, out)
-            } else if self.is_shared()? {
-                self.fetch_shared(section, places, out)
-            } else {
-                self.fetch_copies(section, places, fetcher, out)
+            match self.fetch_arena(section, places, fetcher)? {
+                Some(arena) => arena.finish(out),
+                None => self.fetch_shared(section, places, out)?,
             }
+            Ok(())
         });
         if outcome.is_err() {
             out.truncate(kept);
@@ -91,14 +87,43 @@ impl Cache {
         outcome
     }
 
+    /// The payloads that have to be copied; `None` when they are shared.
+    pub(super) fn fetch_arena(
+        &self,
+        section: Section<'_>,
+        places: &[PayloadPlace],
+        fetcher: &mut Fetcher,
+    ) -> Result<Option<Arena>> {
+        if self.manifest.compression.is_per_buffer() {
+            self.fetch_from_batches(section, places, fetcher).map(Some)
+        } else if self.manifest.compression.is_per_payload() {
+            self.fetch_frames(section, places, fetcher).map(Some)
+        } else if self.is_shared()? {
+            Ok(None)
+        } else {
+            self.fetch_copies(section, places, fetcher).map(Some)
+        }
+    }
+
     /// Whether payloads are shared with mapped files instead of copied by [`Cache::fetch`].
     ///
     /// # Errors
     /// When the first shard cannot be opened, which decides it for all.
     pub fn is_shared(&self) -> Result<bool> {
-        Ok(!self.manifest.compression.is_per_payload()
-            && !self.manifest.compression.is_per_buffer()
-            && self.shard(0)?.file.is_mapped()?)
+        Ok(!self.is_compressed() && self.is_mapped()?)
+    }
+
+    /// Whether payloads are stored compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.manifest.compression.is_per_payload() || self.manifest.compression.is_per_buffer()
+    }
+
+    /// Whether shards are mapped.
+    ///
+    /// # Errors
+    /// When the first shard cannot be opened, which decides it for all.
+    pub fn is_mapped(&self) -> Result<bool> {
+        self.shard(0)?.file.is_mapped()
     }
 
     /// Fails when the index or the metadata changed since it was opened: places and cells read
@@ -156,8 +181,7 @@ impl Cache {
         section: Section<'_>,
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
-        out: &mut Vec<Payload>,
-    ) -> Result<()> {
+    ) -> Result<Arena> {
         let mut arena = Arena::new(places)?;
         for place in places {
             let stored = self.stored(place)?;
@@ -167,8 +191,7 @@ impl Cache {
             arena.close_payload();
         }
         self.check_shards_unchanged(places)?;
-        arena.finish(out);
-        Ok(())
+        Ok(arena)
     }
 
     fn fetch_frames(
@@ -176,8 +199,7 @@ impl Cache {
         section: Section<'_>,
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
-        out: &mut Vec<Payload>,
-    ) -> Result<()> {
+    ) -> Result<Arena> {
         self.advise_unverified(places);
         let mut decompressor = fetcher.take_decompressor(self)?;
         let mut arena = Arena::new(places)?;
@@ -187,8 +209,7 @@ impl Cache {
         }
         fetcher.give_back(self, decompressor);
         self.check_shards_unchanged(places)?;
-        arena.finish(out);
-        Ok(())
+        Ok(arena)
     }
 
     fn append_frame(
@@ -222,7 +243,7 @@ impl Cache {
 
     /// Where a payload is stored, checked as [`Cache::locate`] does: a place may come from
     /// another cache.
-    fn stored(&self, place: &PayloadPlace) -> Result<Stored> {
+    pub(super) fn stored(&self, place: &PayloadPlace) -> Result<Stored> {
         self.check_record(place.shard, &place.record)?;
         let IndexRecord::FileRange { offset, stored_len, raw_len } = place.record else {
             return Err(foreign_place());
@@ -231,7 +252,7 @@ impl Cache {
         Ok(Stored { range: offset..end, raw_len: raw_len as usize })
     }
 
-    fn advise_unverified(&self, places: &[PayloadPlace]) {
+    pub(super) fn advise_unverified(&self, places: &[PayloadPlace]) {
         if places.len() > 1 {
             self.advise(places, |file, range| !file.is_verified(range));
         }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! fetch     places -> payloads: shared with the mapping, or in an arena
-//! batches   the same for compression scope "buffer"
+//! views     places -> the views of an Arrow column, and the buffers they look into
+//! batches   compression scope "buffer"
 //! fetcher   what a thread keeps between calls
 //! ```
 
@@ -10,6 +11,8 @@ mod arena;
 mod batches;
 mod fetch;
 mod fetcher;
+mod views;
 
 pub use fetch::Payload;
 pub use fetcher::Fetcher;
+pub use views::PayloadViews;

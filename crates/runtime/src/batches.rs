@@ -1,0 +1,140 @@
+//! Record batches one after another, loaded by the workers ahead of their consumer. Decides how
+//! rows are cut and what becomes of rows that cannot be read; knows no column.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use dataset_rt_storage::{Kind, Result};
+
+use crate::batch::{BatchLoader, Rows};
+use crate::fork_gate;
+use crate::lookahead::Lookahead;
+use crate::pool::WorkerPool;
+
+/// Batches of a range of rows, in order.
+pub struct Batches {
+    ahead: Lookahead<BatchLoader>,
+    batch_rows: u64,
+    slots: u64,
+    /// First row that nobody was asked for yet.
+    next: u64,
+    end: u64,
+    /// What is left of a batch that cannot be loaded as a whole.
+    failed: Range<u64>,
+    /// Whether the first of these cannot be loaded together with those before it.
+    is_suspect: bool,
+}
+
+impl Batches {
+    /// Starts with `rows`, `batch_rows` at a time, `slots` batches under way.
+    pub fn new(
+        loader: BatchLoader,
+        pool: Arc<WorkerPool>,
+        rows: Range<u64>,
+        batch_rows: u64,
+        slots: u64,
+    ) -> Self {
+        Self {
+            ahead: Lookahead::new(loader, pool),
+            batch_rows: batch_rows.max(1),
+            slots: slots.max(1),
+            next: rows.start,
+            end: rows.end,
+            failed: 0..0,
+            is_suspect: false,
+        }
+    }
+
+    /// Schema of every batch.
+    pub fn schema(&self) -> &SchemaRef {
+        self.ahead.loader().projection.schema()
+    }
+
+    /// The next batch, or `None` at the end. `attend` is called several times a second; its error
+    /// ends the wait and loses nothing.
+    ///
+    /// A batch with a sample that cannot be read comes in parts: the samples before it, the
+    /// error, the samples behind it.
+    ///
+    /// # Errors
+    /// Why a sample cannot be read, naming it, or what `attend` returned.
+    pub fn next_batch(
+        &mut self,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<RecordBatch>> {
+        self.ahead.check_process()?;
+        if !self.failed.is_empty() {
+            return self.next_of_failed(attend).map(Some);
+        }
+        let loader = self.ahead.loader();
+        if matches!(loader.rows, Rows::Drawn) {
+            // Workers find the order ready: no batch waits for it where signals are not seen.
+            fork_gate::with_breaks(attend, |check| loader.snapshot.prepare(check).map(drop))?;
+        }
+        self.schedule();
+        let Some((rows, loaded)) = self.ahead.take(attend)? else { return Ok(None) };
+        let batch = match loaded {
+            Ok(batch) => batch,
+            // Nothing is wrong with the samples: the same batch may be had once memory is free.
+            Err(error) if error.kind() == Kind::Exhausted => {
+                self.ahead.ask_first(rows);
+                return Err(error);
+            }
+            Err(error) if rows.end - rows.start == 1 => return Err(error),
+            Err(_) => {
+                self.failed = rows;
+                return self.next_of_failed(attend).map(Some);
+            }
+        };
+        if batch.until < rows.end {
+            self.ahead.ask_first(batch.until..rows.end);
+        }
+        // What was delivered no longer counts as read ahead.
+        self.schedule();
+        Ok(Some(batch.columns))
+    }
+
+    fn schedule(&mut self) {
+        while self.next < self.end && (self.ahead.len() as u64) < self.slots {
+            let until = self.next.saturating_add(self.batch_rows).min(self.end);
+            self.ahead.ask(self.next..until);
+            self.next = until;
+        }
+    }
+
+    fn next_of_failed(&mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<RecordBatch> {
+        let Range { start, end } = self.failed;
+        if !self.is_suspect {
+            let (mut good, mut bad) = (start, end);
+            let mut longest = None;
+            while bad - good > 1 {
+                let middle = good + (bad - good) / 2;
+                match self.ahead.load(start..middle, attend)? {
+                    Ok(batch) => {
+                        let is_whole = batch.until == middle;
+                        good = batch.until;
+                        longest = Some(batch.columns);
+                        if !is_whole {
+                            break;
+                        }
+                    }
+                    Err(_) => bad = middle,
+                }
+            }
+            if let Some(batch) = longest {
+                self.failed.start = good;
+                self.is_suspect = true;
+                return Ok(batch);
+            }
+        }
+        let alone = self.ahead.load(start..start + 1, attend)?;
+        self.is_suspect = false;
+        self.failed = 0..0;
+        if start + 1 < end {
+            self.ahead.ask_first(start + 1..end);
+        }
+        alone.map(|batch| batch.columns)
+    }
+}
