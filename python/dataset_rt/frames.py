@@ -36,17 +36,20 @@ def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
     """Return an object with `__arrow_c_stream__` over the same rows, copying nothing.
 
     Args:
-        table: What the caller passed.
+        table: What the caller passed. A reader of pyarrow is read to its end.
         argument: Name of the caller's argument, for the message.
 
     Raises:
         TypeError: `table` is lazy, a single column, or has no Arrow interface.
-        InvalidInputError: A column name of a Polars frame has a NUL.
+        InvalidInputError: A column name of a Polars frame has a NUL, or a reader fails.
     """
+    if isinstance(table, pa.RecordBatchReader):
+        return _read(table)
     if isinstance(table, pl.LazyFrame):
         raise TypeError(f"{argument} is a polars.LazyFrame; pass {argument}.collect()")
     if isinstance(table, pl.DataFrame):
         _refuse_nul_names(table)
+        return _column_by_column(table) if max(table.n_chunks("all"), default=0) > 1 else table
     if isinstance(table, (pl.Series, pa.Array, pa.ChunkedArray)):
         raise TypeError(
             f"{argument} is a single column ({_type_name(table)}); pass a table, for example "
@@ -87,6 +90,25 @@ def _refuse_nul_names(table: pl.DataFrame) -> None:
             raise InvalidInputError(
                 f"column {name!r} has a NUL in its name, which Arrow cannot carry; rename it"
             )
+
+
+def _column_by_column(table: pl.DataFrame) -> ArrowStreamExporter:
+    # As a whole, Polars copies a frame of several chunks into one.
+    columns = [pa.chunked_array(column) for column in table]
+    exporter: ArrowStreamExporter = pa.Table.from_arrays(columns, names=table.columns)
+    return exporter
+
+
+def _read(reader: pa.RecordBatchReader) -> ArrowStreamExporter:
+    # Behind the C interface batches have neither names nor buffer lengths: one with its columns in
+    # another order would pass for one in the first.
+    try:
+        exporter: ArrowStreamExporter = reader.read_all()
+    except Exception as error:
+        raise InvalidInputError(
+            f"cannot take the Arrow table: {error}; fix the reader that gives it"
+        ) from error
+    return exporter
 
 
 def _single_batch(table: ArrowArrayExporter) -> ArrowStreamExporter:

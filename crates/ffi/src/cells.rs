@@ -1,9 +1,11 @@
 //! Metadata columns of a block as Python dicts, built column by column. Knows no payload.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
@@ -145,11 +147,15 @@ fn no_python_form(py: Python<'_>, key: &Bound<'_, PyString>, error: PyErr) -> Py
     typed
 }
 
-/// Python times count microseconds: nanoseconds are cut, as Polars does.
+/// Python times count microseconds: nanoseconds are cut as Polars does, instants to the microsecond
+/// that they lie in, also before 1970.
 fn to_python_resolution(column: &ArrayRef) -> PyResult<ArrayRef> {
     let target = match column.data_type() {
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
-            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+            let micros: PrimitiveArray<TimestampMicrosecondType> = column
+                .as_primitive::<TimestampNanosecondType>()
+                .unary(|nanos| nanos.div_euclid(1000));
+            return Ok(Arc::new(micros.with_timezone_opt(zone.clone())));
         }
         DataType::Duration(TimeUnit::Nanosecond) => DataType::Duration(TimeUnit::Microsecond),
         DataType::Time64(TimeUnit::Nanosecond) => DataType::Time64(TimeUnit::Microsecond),

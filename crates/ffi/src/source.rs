@@ -131,15 +131,13 @@ pub struct SourceItems<'py> {
     name: String,
     iterator: Bound<'py, PyIterator>,
     types: ValueTypes,
-    /// What is left of an Arrow item, and the rows of a slice: no more than one slice of a large
-    /// table waits in row groups.
-    batches: VecDeque<(RecordBatch, usize)>,
+    /// What is left of an Arrow batch, and the rows taken of the first: no more than one piece of
+    /// a large batch waits in row groups.
+    batches: VecDeque<RecordBatch>,
+    rows_taken: usize,
+    /// The batches of a table or stream that the source yielded, one made after the other.
+    stream: Option<Bound<'py, PyIterator>>,
 }
-
-/// Rows of an Arrow item taken at once.
-const SLICE_ROWS: usize = 65_536;
-/// Bytes of an Arrow item taken at once, by the mean size of its rows.
-const SLICE_BYTES: usize = 32 * 1024 * 1024;
 
 impl<'py> SourceItems<'py> {
     /// Calls `iter(source)`.
@@ -162,38 +160,49 @@ impl<'py> SourceItems<'py> {
 
     fn of(iterator: Bound<'py, PyIterator>, name: &str) -> PyResult<Self> {
         let types = ValueTypes::new(iterator.py())?;
-        Ok(Self { name: name.to_owned(), iterator, types, batches: VecDeque::new() })
+        Ok(Self {
+            name: name.to_owned(),
+            iterator,
+            types,
+            batches: VecDeque::new(),
+            rows_taken: 0,
+            stream: None,
+        })
     }
 
-    /// Takes one item, or a slice of one, into `ingest`; false at the end of the source.
+    /// Takes one sample, or a piece of an Arrow batch, into `ingest`; false at the end of the
+    /// source.
     ///
     /// # Errors
     /// `SourceError` when the source raises; `KeyboardInterrupt` and the like as they are;
     /// `InvalidInputError` for items that cannot be stored.
     pub fn take_next(&mut self, ingest: &mut Ingest, profile: &Profile) -> PyResult<bool> {
         let py = self.iterator.py();
-        if let Some(slice) = self.next_slice() {
-            let pushed = profile.time(Stage::Ingest, || ingest.push_batch(&slice));
-            return pushed.map(|()| true).map_err(|e| to_py(py, &e));
+        if let Some(batch) = self.batches.front() {
+            let pushed = profile.time(Stage::Ingest, || ingest.push_piece(batch, self.rows_taken));
+            self.rows_taken += pushed.map_err(|e| to_py(py, &e))?;
+            if self.rows_taken >= batch.num_rows() {
+                self.batches.pop_front();
+                self.rows_taken = 0;
+            }
+            return Ok(true);
         }
-        let next = profile.time(Stage::Source, || next_item(&self.iterator));
-        let item = match next {
+        let raised = |error| wrap(py, &self.name, ingest.rows(), error);
+        if let Some(stream) = &self.stream {
+            match profile.time(Stage::Source, || next_item(stream)) {
+                Some(batch) => self.batches = self.imported(&batch.map_err(raised)?, ingest)?,
+                None => self.stream = None,
+            }
+            return Ok(true);
+        }
+        match profile.time(Stage::Source, || next_item(&self.iterator)) {
             None => return Ok(false),
-            Some(Err(error)) => return Err(wrap(py, &self.name, ingest.rows(), error)),
-            Some(Ok(item)) => item,
-        };
-        profile.time(Stage::Ingest, || self.take(&item, ingest))?;
-        Ok(true)
-    }
-
-    fn next_slice(&mut self) -> Option<RecordBatch> {
-        let (batch, step) = self.batches.pop_front()?;
-        let rows = batch.num_rows();
-        if rows <= step {
-            return Some(batch);
+            Some(item) => {
+                let item = item.map_err(raised)?;
+                profile.time(Stage::Ingest, || self.take(&item, ingest))?;
+            }
         }
-        self.batches.push_front((batch.slice(step, rows - step), step));
-        Some(batch.slice(0, step))
+        Ok(true)
     }
 
     fn take(&mut self, item: &Bound<'py, PyAny>, ingest: &mut Ingest) -> PyResult<()> {
@@ -203,14 +212,16 @@ impl<'py> SourceItems<'py> {
         {
             return self.take_sample(pair, ingest);
         }
+        if item.hasattr("__arrow_c_array__").unwrap_or(false) {
+            self.batches = self.imported(item, ingest)?;
+            return Ok(());
+        }
         if is_arrow(item) {
-            let (_, batches) = import_batches(item)?;
-            validate(&batches, &mut || Ok(())).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
-            self.batches.extend(batches.into_iter().map(|batch| {
-                let bytes = batch.get_array_memory_size().max(1);
-                let step = SLICE_BYTES.saturating_mul(batch.num_rows()) / bytes;
-                (batch, step.clamp(1, SLICE_ROWS))
-            }));
+            let batches = py
+                .import("dataset_rt.sources.batches")?
+                .call_method1("record_batches", (item,))
+                .and_then(|batches| batches.try_iter());
+            self.stream = Some(batches.map_err(|e| wrap(py, &self.name, ingest.rows(), e))?);
             return Ok(());
         }
         let found = item.get_type().fully_qualified_name()?;
@@ -219,6 +230,26 @@ impl<'py> SourceItems<'py> {
              payload column"
         ));
         Err(to_py(py, &self.placed(ingest, error)))
+    }
+
+    /// A foreign batch, shared and checked in full.
+    fn imported(
+        &self,
+        item: &Bound<'py, PyAny>,
+        ingest: &Ingest,
+    ) -> PyResult<VecDeque<RecordBatch>> {
+        let py = item.py();
+        let (_, batches) = import_batches(item).map_err(|error| {
+            if !error.is_instance_of::<PyException>(py) {
+                return error;
+            }
+            let text = error.value(py).to_string();
+            let placed = to_py(py, &self.placed(ingest, Error::invalid(text)));
+            placed.set_cause(py, error.cause(py));
+            placed
+        })?;
+        validate(&batches, &mut || Ok(())).map_err(|e| to_py(py, &self.placed(ingest, e)))?;
+        Ok(batches.into())
     }
 
     fn take_sample(&self, pair: &Bound<'py, PyTuple>, ingest: &mut Ingest) -> PyResult<()> {

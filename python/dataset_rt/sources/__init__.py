@@ -2,6 +2,7 @@
 
 protocols.py   what a source must and may have
 arrow.py       ArrowSource, the columnar way in
+batches.py     Arrow data of any library, batch by batch
 """
 
 from dataset_rt.sources.arrow import ArrowSource

@@ -1,4 +1,4 @@
-"""Arrow data as a source, handed on in bounded slices; knows nothing of writing."""
+"""Arrow data as a source, handed on batch by batch; knows nothing of writing."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.frames import AnyArrowTable, to_stream_exporter
+from dataset_rt.frames import to_stream_exporter
+from dataset_rt.sources.batches import AnyArrowData, is_read_in_pieces, record_batches
 
 PAYLOAD = "payload"
-
-# The writer closes its batches near these limits; a larger slice would only wait in memory.
-_SLICE_ROWS_MAX = 65_536
-_SLICE_BYTES = 32 * 1024 * 1024
 
 
 class ArrowSource:
     """A table, reader or frame as a source: one row is one sample.
 
-    Nothing is copied here: the slices share the buffers of the data.
+    Nothing is copied here, and nothing read ahead: the next batch is asked for once the one before
+    it was taken.
 
     Args:
         name: Name of the source and of its cache directory.
-        data: `pa.Table`, `pa.RecordBatch`, `pa.RecordBatchReader`, a Polars or pandas frame, a
-            DuckDB relation, or any object with `__arrow_c_stream__` or `__arrow_c_array__`. A
-            reader can be iterated once, everything else again.
+        data: `pa.Table`, `pa.RecordBatch`, `pa.RecordBatchReader`, a dataset or scanner of
+            `pyarrow.dataset`, a Polars frame or lazy frame (Polars then streams its answer), a
+            pandas frame, a DuckDB relation, or any object with `__arrow_c_stream__` or
+            `__arrow_c_array__`. Readers can be iterated once, everything else again.
         payload: The binary column that becomes the payload; the others become metadata.
         fingerprint: Version of the preprocessing, see `HasFingerprint`.
 
@@ -44,7 +43,7 @@ class ArrowSource:
     def __init__(
         self,
         name: str,
-        data: AnyArrowTable,
+        data: AnyArrowData,
         payload: str = PAYLOAD,
         fingerprint: str | None = None,
     ) -> None:
@@ -52,9 +51,11 @@ class ArrowSource:
         self._name = name
         self._payload = payload
         self._fingerprint = fingerprint
-        self._rows = _rows_known(data)
-        self._data = to_stream_exporter(data, "data")
-        self._reads_once = isinstance(data, pa.RecordBatchReader)
+        if not is_read_in_pieces(data):
+            to_stream_exporter(data, "data")
+        self._data = data
+        # Iterators go on where they are: a second pass would begin in the middle, or find nothing.
+        self._reads_once = hasattr(data, "__next__")
         self._is_read = False
         # Whatever tells its columns without being read is checked here, not hours later.
         names = _names_known(data)
@@ -72,34 +73,27 @@ class ArrowSource:
         return self._fingerprint
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield slices of at most 65,536 rows and about 32 MiB, in the order of the data."""
+        """Yield the batches of the data in their order, the payload column renamed."""
         if self._reads_once and self._is_read:
+            kind = type(self._data)
             raise InvalidInputError(
-                f"source {self._name!r}: its pyarrow.RecordBatchReader was read before and is "
-                "empty now; make a new reader, or pass a table"
+                f"source {self._name!r}: its {kind.__module__}.{kind.__qualname__} was read before "
+                "and cannot be read again; make a new one, or pass a table"
             )
         self._is_read = True
-        if isinstance(self._data, (pa.Table, pa.RecordBatch)):
-            # Behind the C interface nobody knows how long the buffers are.
-            self._data.validate(full=True)
-        with pa.RecordBatchReader.from_stream(self._data) as reader:
-            schema = self._renamed(reader.schema)
-            for batch in reader:
-                renamed = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-                yield from _slices(renamed)
+        for batch in record_batches(self._data):
+            names = batch.schema.names
+            self._check_names(names)
+            yield batch.rename_columns([PAYLOAD if n == self._payload else n for n in names])
 
     def __length_hint__(self) -> int:
         """Return the number of rows, or `NotImplemented` for data that does not tell."""
-        return NotImplemented if self._rows is None else self._rows
+        rows = _rows_known(self._data)
+        return NotImplemented if rows is None else rows
 
     def __repr__(self) -> str:
         """Name and payload column."""
         return f"ArrowSource(name={self._name!r}, payload={self._payload!r})"
-
-    def _renamed(self, schema: pa.Schema) -> pa.Schema:
-        self._check_names(schema.names)
-        place = schema.get_field_index(self._payload)
-        return schema.set(place, schema.field(place).with_name(PAYLOAD)).remove_metadata()
 
     def _check_names(self, names: list[str]) -> None:
         found = names.count(self._payload)
@@ -119,6 +113,8 @@ def _names_known(data: object) -> list[str] | None:
     """Return the column names of data that tells them without being read."""
     if isinstance(data, pl.DataFrame):
         return data.columns
+    if isinstance(data, pl.LazyFrame):
+        return None
     schema = getattr(data, "schema", None)
     return list(schema.names) if isinstance(schema, pa.Schema) else None
 
@@ -130,16 +126,3 @@ def _rows_known(data: object) -> int | None:
         if isinstance(rows, int):
             return rows
     return None
-
-
-def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into views by its mean row size; a single huge row stays whole."""
-    rows_total = batch.num_rows
-    if rows_total == 0:
-        return
-    # Sizes and slices of arrays that are not valid would read outside of them.
-    batch.validate(full=True)
-    rows_by_size = _SLICE_BYTES * rows_total // max(batch.nbytes, 1)
-    step = max(1, min(_SLICE_ROWS_MAX, rows_by_size))
-    for start in range(0, rows_total, step):
-        yield batch.slice(start, step)

@@ -66,21 +66,27 @@ impl ColumnType {
             DataType::UInt16 => Self::UInt16,
             DataType::UInt32 => Self::UInt32,
             DataType::UInt64 => Self::UInt64,
-            DataType::Float32 => Self::Float32,
+            DataType::Float16 | DataType::Float32 => Self::Float32,
             DataType::Float64 => Self::Float64,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Utf8,
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
+            DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_) => Self::Binary,
             DataType::Date32 => Self::Date32,
             DataType::Timestamp(unit, zone) => {
                 zone.as_deref().map_or(Ok(()), check_zone)?;
                 Self::Timestamp(*unit, zone.clone())
             }
-            DataType::Dictionary(_, values) => Self::from_arrow(values)?,
+            // One level: dictionaries of dictionaries and the like are nobody's column.
+            DataType::Dictionary(_, values) if is_plain(values) => Self::from_arrow(values)?,
+            DataType::RunEndEncoded(_, values) if is_plain(values.data_type()) => {
+                Self::from_arrow(values.data_type())?
+            }
             other => {
                 return Err(Error::unsupported(format!(
-                    "type {other} cannot be stored as a metadata column; expected one of null, \
-                     bool, int8 to uint64, float32, float64, string, binary, date32, timestamp; \
-                     cast the column first or put it into the payload"
+                    "type {other} cannot be stored as a metadata column; {}",
+                    advice(other)
                 )));
             }
         })
@@ -181,6 +187,28 @@ impl ColumnType {
     /// Whether values have a length of their own.
     pub fn is_variable_width(&self) -> bool {
         matches!(self, Self::Utf8 | Self::Binary)
+    }
+}
+
+fn is_plain(values: &DataType) -> bool {
+    !matches!(values, DataType::Dictionary(..) | DataType::RunEndEncoded(..))
+}
+
+/// What to do about a column that caches do not store.
+fn advice(found: &DataType) -> &'static str {
+    match found {
+        DataType::Date64 => "cast it to date32, or to timestamp[ms]",
+        DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => {
+            "cast it to int64 and name the unit in the column's name"
+        }
+        DataType::Interval(_) => "store its months, days and nanoseconds as integer columns",
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => "cast it to float64, or to string to keep every digit",
+        DataType::Struct(_) => "make each of its fields a column of its own",
+        DataType::Dictionary(..) | DataType::RunEndEncoded(..) => "decode it to plain values first",
+        _ => "encode it as binary or string, or put it into the payload",
     }
 }
 

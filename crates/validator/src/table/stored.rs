@@ -16,7 +16,7 @@ use dataset_rt_storage::{Error, Result};
 pub(super) enum Conversion {
     /// Already the stored type, or a form of it that is kept: no byte is touched.
     Keep,
-    /// Offsets grow to 64 bits; the bytes are shared.
+    /// Offsets of 64 bits instead of shorter ones or none.
     Widen,
     /// Another integer type: exact, or an error for the value that does not fit.
     Integer,
@@ -94,7 +94,8 @@ fn direct(stored: &ColumnType, found: &DataType) -> Option<Conversion> {
         | (ColumnType::Binary, DataType::LargeBinary | DataType::BinaryView) => {
             Some(Conversion::Keep)
         }
-        (ColumnType::Utf8, DataType::Utf8) | (ColumnType::Binary, DataType::Binary) => {
+        (ColumnType::Utf8, DataType::Utf8)
+        | (ColumnType::Binary, DataType::Binary | DataType::FixedSizeBinary(_)) => {
             Some(Conversion::Widen)
         }
         _ if *found == stored.to_arrow() => Some(Conversion::Keep),

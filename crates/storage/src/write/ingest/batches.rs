@@ -8,35 +8,60 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
 
 use super::super::column::add_variable_costs;
+use super::lengths::add_lengths;
 use super::rows::Ingest;
 use crate::format::schema::{ColumnType, check_column_name};
 use crate::{Error, Result};
 
 /// Name of the payload column of a batch.
 const PAYLOAD: &str = "payload";
-/// Rows converted at a time at most: bounds what text and dictionary columns cost.
+/// Rows converted at a time at most, however small they are.
 const PIECE_ROWS: usize = 65_536;
-/// The same with payloads in a dictionary, which may repeat a large one in every row.
-const DICTIONARY_PIECE_ROWS: usize = 256;
 
 impl Ingest {
-    /// Takes the rows of `batch`; any chunking gives the same groups. Columns are converted a
-    /// bounded piece at a time; the pieces before a refused one stay.
+    /// Takes the rows of `batch`; any chunking gives the same groups. The pieces before a refused
+    /// one stay.
     ///
     /// # Errors
-    /// `InvalidInput` naming source, sample, column, expected and found; `Internal` within a row.
+    /// As [`Ingest::push_piece`].
     pub fn push_batch(&mut self, batch: &RecordBatch) -> Result<()> {
-        if self.has_open_row() {
-            return Err(Error::internal("a batch comes within a row"));
+        let mut taken = self.push_piece(batch, 0)?;
+        while taken < batch.num_rows() {
+            taken += self.push_piece(batch, taken)?;
         }
-        let outcome = self.push_pieces(batch);
+        Ok(())
+    }
+
+    /// Takes rows of `batch` from row `start` on and gives how many: those of about one group, so
+    /// that closed groups can leave before the next piece comes.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming source, sample, column, expected and found: nothing of the piece is
+    /// taken then. `Internal` within a row.
+    pub fn push_piece(&mut self, batch: &RecordBatch, start: usize) -> Result<usize> {
+        if self.has_open_row() || start > batch.num_rows() {
+            return Err(Error::internal("a batch comes within a row, or ends before its piece"));
+        }
+        let outcome = self.take_piece(batch, start);
         if outcome.is_err() {
             self.discard();
         }
         outcome
     }
 
-    fn push_pieces(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn take_piece(&mut self, batch: &RecordBatch, start: usize) -> Result<usize> {
+        self.check_names(batch)?;
+        let rows = self.piece_rows(batch, start);
+        let piece = batch.slice(start, rows);
+        let payload = self.payload_column(&piece)?;
+        let arrays = (0..self.columns.len())
+            .map(|position| self.stored_array(&piece, position))
+            .collect::<Result<Vec<_>>>()?;
+        self.append_rows(&arrays, &payload)?;
+        Ok(rows)
+    }
+
+    fn check_names(&mut self, batch: &RecordBatch) -> Result<()> {
         let row = self.rows_total;
         let is_payload = |name: &&str| *name == PAYLOAD;
         let mut names: Vec<&str> =
@@ -46,55 +71,28 @@ impl Ingest {
         }
         names.retain(|name| !is_payload(name));
         self.shape_by(batch)?;
-        let known = |name: &str| self.columns.iter().any(|c| c.name == name);
-        if let Some(name) = names.iter().find(|name| !known(name)) {
+        if let Some(name) = names.iter().find(|name| !self.positions.contains_key(**name)) {
             return Err(self.refuse(row, format!("unknown column {name:?}; drop it")));
         }
         if names.len() > self.columns.len() {
             return Err(self.refuse(row, "a column name appears twice; rename one"));
         }
-        // An empty batch has its columns checked too.
-        let mut start = 0;
-        loop {
-            let piece_rows = self.piece_rows(batch, start);
-            let piece = batch.slice(start, piece_rows);
-            let payload = self.payload_column(&piece)?;
-            let arrays = (0..self.columns.len())
-                .map(|position| self.stored_array(&piece, position))
-                .collect::<Result<Vec<_>>>()?;
-            self.append_rows(&arrays, &payload)?;
-            start += piece_rows;
-            if start >= batch.num_rows() {
-                return Ok(());
-            }
-        }
+        Ok(())
     }
 
-    /// Rows from `start` on whose conversion costs about one group of memory at most. Only views,
-    /// fixed-size and dictionary payloads are copied by it.
+    /// Rows from `start` on that cost about one group of memory once they are converted.
     fn piece_rows(&self, batch: &RecordBatch, start: usize) -> usize {
         let rows = PIECE_ROWS.min(batch.num_rows() - start);
-        let fit = |payload_len: &dyn Fn(usize) -> u64| {
-            let mut bytes = 0_u64;
-            let within = (start..start + rows).take_while(|&i| {
-                bytes = bytes.saturating_add(payload_len(i));
-                bytes <= self.limits.batch_bytes
-            });
-            within.count().max(1).min(rows)
-        };
-        match batch.column_by_name(PAYLOAD) {
-            Some(column) => match column.data_type() {
-                DataType::BinaryView => {
-                    let views = column.as_binary_view().views();
-                    // The low 32 bits of a view are its length.
-                    fit(&|i| u64::from(views[i] as u32))
-                }
-                DataType::FixedSizeBinary(width) => fit(&|_| width.unsigned_abs().into()),
-                DataType::Dictionary(..) => rows.min(DICTIONARY_PIECE_ROWS),
-                _ => rows,
-            },
-            None => rows,
+        let mut costs = vec![0_u64; rows];
+        for column in batch.columns() {
+            add_lengths(&column.slice(start, rows), &mut costs);
         }
+        let mut bytes = 0_u64;
+        let within = costs.iter().take_while(|&&cost| {
+            bytes = bytes.saturating_add(cost);
+            bytes <= self.limits.batch_bytes
+        });
+        within.count().max(1).min(rows)
     }
 
     fn payload_column(&self, batch: &RecordBatch) -> Result<LargeBinaryArray> {

@@ -14,7 +14,7 @@ pub struct Ingest {
     pub(super) source: String,
     pub(super) limits: GroupLimits,
     pub(super) columns: Vec<Column>,
-    positions: HashMap<String, usize>,
+    pub(super) positions: HashMap<String, usize>,
     /// Whether names and order of the columns are known.
     pub(super) is_shaped: bool,
     schema: Option<StoredSchema>,

@@ -231,6 +231,36 @@ fn every_arrow_form_of_text_and_payload_is_stored_alike() {
 }
 
 #[test]
+fn a_large_batch_is_taken_in_pieces_of_about_a_group() {
+    let limits = GroupLimits { batch_bytes: 100, batch_rows: 1 << 16, hold_bytes: 1 << 20 };
+    let forty = [b'x'; 40];
+    let codes = DictionaryArray::new(
+        Int64Array::from(vec![0; 9]),
+        Arc::new(LargeBinaryArray::from_vec(vec![&forty[..]])),
+    );
+    let payloads: [ArrayRef; 5] = [
+        Arc::new(LargeBinaryArray::from_vec(vec![&forty[..]; 9])),
+        Arc::new(BinaryArray::from_vec(vec![&forty[..]; 9])),
+        Arc::new(BinaryViewArray::from_iter_values(vec![forty; 9])),
+        Arc::new(FixedSizeBinaryArray::try_from_iter(vec![forty; 9].iter()).unwrap()),
+        Arc::new(codes),
+    ];
+    for payload in payloads {
+        let rows = batch(vec![("payload", payload)]);
+        let mut ingest = undeclared(limits);
+        let (mut taken, mut pieces) = (0, Vec::new());
+        while taken < 9 {
+            pieces.push(ingest.push_piece(&rows, taken).unwrap());
+            taken += pieces.last().unwrap();
+        }
+        assert_eq!(pieces, [2, 2, 2, 2, 1]);
+        assert_eq!(ingest.push_piece(&rows, 10).unwrap_err().kind(), Kind::Internal);
+        let (_, groups) = ingest.finish().unwrap();
+        assert_eq!(group_rows(&groups), pieces.iter().map(|&rows| rows as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn bad_batches_are_refused_naming_the_place() {
     let payload: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"a", b"b"]));
     let label: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
