@@ -1,5 +1,6 @@
 """Arrow data of every producer as a source: what arrives, in which order, and how far ahead."""
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -382,3 +383,52 @@ def test_text_that_is_no_utf8_is_refused(runtime, tmp_path):
         for data in (table, Stream(table)):
             error = refused(runtime, tmp_path, drt.ArrowSource("words", data))
             assert isinstance(error.exception, drt.InvalidInputError), error
+
+
+def with_wrong_words(kind, words):
+    """Two values of a kind whose first buffer holds these 32-bit words, once spoiled."""
+    numbers = bytearray(4 * len(words))
+    if pa.types.is_run_end_encoded(kind):
+        numbers[:] = np.array([1, 2], "<i4").tobytes()
+        ends = pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(numbers)])
+        array = pa.RunEndEncodedArray.from_buffers(
+            kind, 2, [None], children=[ends, pa.array(["a", "b"])]
+        )
+    elif pa.types.is_dictionary(kind):
+        keys = pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(numbers)])
+        array = pa.DictionaryArray.from_arrays(keys, ["a"])
+    else:
+        buffers = [None, pa.py_buffer(numbers), pa.py_buffer(b"x" * 40)]
+        array = pa.Array.from_buffers(kind, 2, buffers)
+
+    def spoil():
+        numbers[:] = np.array(words, "<i4").tobytes()
+
+    return array, spoil
+
+
+CODES = pa.dictionary(pa.int32(), pa.string())
+RUNS = pa.run_end_encoded(pa.int32(), pa.string())
+WRONG_WORDS = {
+    "key past the values": (CODES, [0, 9]),
+    "negative key": (CODES, [0, -9]),
+    "falling runs": (RUNS, [2, 1]),
+    "runs of nothing": (RUNS, [0, 2]),
+    "runs too short": (RUNS, [1, 1]),
+    "falling offsets": (pa.string(), [0, 3, 1]),
+    "negative offsets": (pa.string(), [0, -4, 1]),
+    "view of no buffer": (pa.string_view(), [20, 0, 7, 0, 0, 0, 0, 0]),
+    "view past its buffer": (pa.string_view(), [20, 0, 0, 30, 0, 0, 0, 0]),
+    "view of negative length": (pa.string_view(), [-20, 0, 0, 0, 0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_WORDS)
+@pytest.mark.parametrize("wrap", [lambda batch: batch, Stream, Capsule], ids=["b", "stream", "c"])
+def test_arrays_that_contradict_themselves_are_refused(runtime, tmp_path, case, wrap):
+    column, spoil = with_wrong_words(*WRONG_WORDS[case])
+    batch = pa.record_batch({"payload": pa.array([b"a", b"b"]), "v": column})
+    spoil()
+    error = refused(runtime, tmp_path, drt.ArrowSource("words", wrap(batch)))
+    assert isinstance(error.exception, drt.InvalidInputError), error
+    assert '"words", sample 0' in error.message

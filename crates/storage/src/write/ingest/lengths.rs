@@ -76,6 +76,7 @@ mod tests {
     #[test]
     fn every_form_of_bytes_counts_what_it_shows() {
         let long = "x".repeat(40);
+        let fixed = FixedSizeBinaryArray::try_from_iter(vec![b"abcd"; 4].into_iter()).unwrap();
         let dictionary: DictionaryArray<Int8Type> =
             ["b", "a", &long, "b"].into_iter().map(Some).chain([None]).collect();
         let columns: [(ArrayRef, [u64; 3]); 7] = [
@@ -83,7 +84,7 @@ mod tests {
             (Arc::new(LargeStringArray::from(vec!["é", "", "abc", "z"])), [0, 3, 1]),
             (Arc::new(BinaryViewArray::from(vec![&b"ab"[..], b"", b"abc", b"z"])), [0, 3, 1]),
             (Arc::new(StringViewArray::from(vec!["", "", &long, "z"])), [0, 40, 1]),
-            (Arc::new(FixedSizeBinaryArray::from(vec![&b"abcd"[..]; 4])), [4, 4, 4]),
+            (Arc::new(fixed), [4, 4, 4]),
             (Arc::new(Int64Array::from(vec![1; 4])), [0, 0, 0]),
             (Arc::new(dictionary.slice(1, 4)), [40, 1, 0]),
         ];
