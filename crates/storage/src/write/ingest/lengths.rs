@@ -2,12 +2,14 @@
 //! Knows no name and no limit.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ByteArrayType, ByteViewType};
+use arrow_array::types::{
+    ByteArrayType, ByteViewType, Int16Type, Int32Type, Int64Type, RunEndIndexType,
+};
 use arrow_array::{Array, ArrayRef, GenericByteArray, GenericByteViewArray};
 use arrow_schema::DataType;
 
 /// Adds the length of every value of `column` to the number in its row: text and binary in any
-/// form, dictionaries of them in every row that names one. Other types count nothing.
+/// form, dictionaries and runs of them in every row that shows one. Other types count nothing.
 pub(super) fn add_lengths(column: &ArrayRef, lengths: &mut [u64]) {
     match column.data_type() {
         DataType::Utf8 => add_plain(column.as_string::<i32>(), lengths),
@@ -22,6 +24,11 @@ pub(super) fn add_lengths(column: &ArrayRef, lengths: &mut [u64]) {
             }
         }
         DataType::Dictionary(..) => add_named(column, lengths),
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => add_runs::<Int16Type>(column, lengths),
+            DataType::Int32 => add_runs::<Int32Type>(column, lengths),
+            _ => add_runs::<Int64Type>(column, lengths),
+        },
         _ => {}
     }
 }
@@ -61,6 +68,16 @@ fn add_named(column: &ArrayRef, lengths: &mut [u64]) {
     }
 }
 
+fn add_runs<R: RunEndIndexType>(column: &ArrayRef, lengths: &mut [u64]) {
+    let Some(runs) = column.as_run_opt::<R>() else { return };
+    let mut repeated = vec![0; runs.values().len()];
+    add_lengths(runs.values(), &mut repeated);
+    for (row, length) in lengths.iter_mut().enumerate().take(runs.len()) {
+        let value = repeated.get(runs.get_physical_index(row)).copied().unwrap_or(0);
+        *length = length.saturating_add(value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -68,7 +85,7 @@ mod tests {
     use arrow_array::types::Int8Type;
     use arrow_array::{
         BinaryArray, BinaryViewArray, DictionaryArray, FixedSizeBinaryArray, Int64Array,
-        LargeStringArray, StringViewArray,
+        LargeStringArray, RunArray, StringViewArray,
     };
 
     use super::*;
@@ -79,7 +96,8 @@ mod tests {
         let fixed = FixedSizeBinaryArray::try_from_iter(vec![b"abcd"; 4].into_iter()).unwrap();
         let dictionary: DictionaryArray<Int8Type> =
             ["b", "a", &long, "b"].into_iter().map(Some).chain([None]).collect();
-        let columns: [(ArrayRef, [u64; 3]); 7] = [
+        let runs: RunArray<Int32Type> = ["b", "a", "a", &long].into_iter().collect();
+        let columns: [(ArrayRef, [u64; 3]); 8] = [
             (Arc::new(BinaryArray::from(vec![&b"ab"[..], b"", b"abc", b"z"])), [0, 3, 1]),
             (Arc::new(LargeStringArray::from(vec!["é", "", "abc", "z"])), [0, 3, 1]),
             (Arc::new(BinaryViewArray::from(vec![&b"ab"[..], b"", b"abc", b"z"])), [0, 3, 1]),
@@ -87,6 +105,7 @@ mod tests {
             (Arc::new(fixed), [4, 4, 4]),
             (Arc::new(Int64Array::from(vec![1; 4])), [0, 0, 0]),
             (Arc::new(dictionary.slice(1, 4)), [40, 1, 0]),
+            (Arc::new(runs), [1, 1, 40]),
         ];
         for (column, expected) in columns {
             let mut lengths = [0; 3];
