@@ -21,6 +21,8 @@ use crate::snapshot::Snapshot;
 
 /// Payload bytes fetched between two looks for signals; copied ones share an arena.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
+/// Gathering the columns of more rows takes tenths of a second.
+const LONG_ROWS: u64 = 32_768;
 /// A piece of more is one payload that takes long.
 const APART_BYTES: u64 = 32 * 1024 * 1024;
 /// Memory that a row of a batch takes while it is made, strings and payloads aside.
@@ -208,6 +210,10 @@ pub struct Batch {
 
 impl Load for BatchLoader {
     type Item = Batch;
+
+    fn is_long(&self, range: &Range<u64>) -> bool {
+        range.end - range.start > LONG_ROWS
+    }
 
     fn load(&self, range: Range<u64>, mut attended: Option<Check<'_>>) -> Result<Batch> {
         let rows = self.rows(&range)?;
