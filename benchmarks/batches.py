@@ -58,10 +58,9 @@ def main():
                     rates[engine].append(timed(epoch))
     middle = {engine: statistics.median(values) for engine, values in rates.items()}
     for engine, values in rates.items():
-        spread = f"({min(values):,.0f} to {max(values):,.0f})"
-        print(
-            f"{engine}: {middle[engine]:,.0f} rows/s {spread}, {middle[engine] / middle['floor']:.2f} of the floor"
-        )
+        spread = f"{min(values):,.0f} to {max(values):,.0f}"
+        ratio = middle[engine] / middle["floor"]
+        print(f"{engine}: {middle[engine]:,.0f} rows/s ({spread}), {ratio:.2f} of the floor")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from conftest import numbered, opened, put, run_script, written
 
 import dataset_rt as drt
 
-QUIET = {"show_progress": False}
 LAYOUTS = {
     "mapped": (drt.ShardCompression(), "mmap"),
     "read": (drt.ShardCompression(), "pread"),
@@ -228,7 +227,7 @@ def test_only_damaged_samples_are_lost(runtime, tmp_path, layout, batch_size):
             lost_alone.add(i)
     assert 2 <= len(lost_alone) <= 6
     batches = opened(runtime, path, io=io).iter_batches(batch_size)
-    delivered, lost, last = [], [], -1
+    delivered, lost, texts, last = [], [], [], -1
     while True:
         try:
             batch = next(batches)
@@ -236,14 +235,16 @@ def test_only_damaged_samples_are_lost(runtime, tmp_path, layout, batch_size):
             break
         except drt.CorruptError as error:
             last += 1
-            assert f"sample_id {last} of cache_id" in str(error)
             lost.append(last)
+            texts.append(str(error))
             continue
         for n, payload in zip(batch["n"].to_pylist(), batch["payload"].to_pylist(), strict=True):
             assert payload == samples[n][0]
             delivered.append(n)
         last = delivered[-1]
     assert set(lost) == lost_alone
+    for n, text in zip(lost, texts, strict=True):
+        assert f"sample_id {n} of cache_id" in text
     assert sorted(delivered + lost) == list(range(40))
     assert delivered == sorted(delivered)
 
@@ -260,10 +261,11 @@ def test_unasked_columns_are_not_read(runtime, tmp_path):
         next(dataset.iter_batches(50))
 
 
-def test_a_shard_changed_in_place_is_a_conflict(tmp_path):
+@pytest.mark.parametrize("change", ["overwritten", "cut short"])
+def test_a_shard_changed_in_place_is_a_conflict(tmp_path, change):
     run_script(
         """
-        import sys
+        import os, sys
         sys.path.insert(0, sys.argv[2])
         from conftest import opened, numbered, written
         import dataset_rt as drt
@@ -276,8 +278,11 @@ def test_a_shard_changed_in_place_is_a_conflict(tmp_path):
             next(batches)
             (shard,) = (path / "shards").iterdir()
             content = shard.read_bytes()
-            with shard.open("r+b") as file:
-                file.write(bytes(byte ^ 0x55 for byte in content))
+            if sys.argv[3] == "cut short":
+                os.truncate(shard, 0)
+            else:
+                with shard.open("r+b") as file:
+                    file.write(bytes(byte ^ 0x55 for byte in content))
             errors = 0
             for _ in range(60):
                 try:
@@ -292,6 +297,7 @@ def test_a_shard_changed_in_place_is_a_conflict(tmp_path):
         """,
         tmp_path,
         __file__.rpartition("/")[0],
+        change,
     )
 
 
@@ -312,7 +318,8 @@ def test_a_forked_child_refuses_an_inherited_iterator_and_makes_its_own(tmp_path
             try:
                 next(batches)
             except drt.ConflictError:
-                rows = sum(b.num_rows for b in opened(runtime, dataset.cache_paths).iter_batches(20))
+                again = opened(runtime, dataset.cache_paths)
+                rows = sum(batch.num_rows for batch in again.iter_batches(20))
                 os._exit(0 if rows == 500 else 3)
             os._exit(4)
         assert os.waitpid(child, 0)[1] == 0

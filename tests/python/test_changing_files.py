@@ -99,6 +99,24 @@ def iterate(dataset, change):
             check(sample)
 
 
+def batches(dataset, change):
+    found = dataset.iter_batches(20)
+    next(found)
+    change()
+    while True:
+        batch = tried(lambda: next(found, None))
+        if batch is None:
+            return
+        if isinstance(batch, Exception):
+            yield batch
+            continue
+        for row in batch.select(["sample_id", "n", "s", "f"]).to_pylist():
+            assert metadata(row.pop("sample_id")) == row
+        # Views of a mapped file that changed are nobody's to touch.
+        if dataset.reader_config.io == "pread":
+            assert batch["payload"].to_pylist() == [payload(n) for n in batch["n"].to_pylist()]
+
+
 def index(dataset, change):
     rows = random.Random(2).sample(range(ROWS), 60)
     check(dataset[5], 5)
@@ -145,7 +163,7 @@ def verify(dataset, change):
         yield drt.CorruptError(str(report))
 
 
-READERS = [iterate, index, update, edit, verify]
+READERS = [iterate, batches, index, update, edit, verify]
 """
 
 EVERY_CHANGE = (
@@ -194,7 +212,9 @@ def test_a_file_that_changes_under_a_reader_gives_right_samples_or_errors(caches
     for what in ("empty", "half", "overwrite"):
         # What all samples need, and a shard of which not all has been read.
         assert f"{what} shards/000001.arrow iterate" in noticed
+        assert f"{what} shards/000001.arrow batches" in noticed
         assert f"{what} index.bin iterate" in noticed
+        assert f"{what} index.bin batches" in noticed
         assert f"{what} metadata.arrow iterate" in noticed
         assert f"{what} metadata.arrow update" in noticed
         assert f"{what} metadata.arrow edit" in noticed

@@ -60,6 +60,14 @@ def test_payloads_of_one_shard_may_pass_two_gibibytes(runtime, huge_path, algo):
     # The last ones lie beyond what 31 bits count.
     for i in (0, source.count // 2, source.count - 2, source.count - 1):
         assert dataset[i].data == source.payload(i), i
+    seen = 0
+    for batch in dataset.iter_batches(2, columns=["i", "payload"]):
+        for i, payload in zip(batch["i"].to_pylist(), batch["payload"], strict=True):
+            view = memoryview(payload.as_buffer())
+            assert view[:8] == view[-8:] == i.to_bytes(8, "little")
+            assert len(view) == 48 * MIB
+            seen += 1
+    assert seen == source.count
     assert drt.verify_cache(result.path, level="deep").ok
 
 

@@ -16,11 +16,12 @@ use dataset_rt_validator::{Level, verify_cache_attended};
 
 use crate::active::{ActiveTable, SampleRef};
 use crate::apart::{Check, run_apart};
-use crate::batch::{BatchLoader, Projection, Rows};
+use crate::batch::{BatchLoader, Rows};
 use crate::batches::Batches;
 use crate::block::{Block, FetcherShelf};
 use crate::face::Face;
 use crate::pool::WorkerPool;
+use crate::projection::Projection;
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
 use crate::stream::{ReadAhead, Stream};

@@ -10,10 +10,11 @@ use dataset_rt_storage::read::Cache;
 use dataset_rt_storage::{Error, Result};
 
 use crate::active::ActiveTable;
-use crate::batch::{BatchLoader, Projection, Rows, face_schema};
+use crate::batch::{BatchLoader, Rows};
 use crate::batches::Batches;
 use crate::block::FetcherShelf;
 use crate::pool::WorkerPool;
+use crate::projection::{Projection, face_schema};
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
 

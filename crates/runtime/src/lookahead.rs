@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use dataset_rt_storage::{Error, Result};
 
-use crate::apart::Check;
+use crate::apart::{Check, run_apart};
 use crate::fork_gate;
 use crate::pool::WorkerPool;
 
@@ -31,6 +31,11 @@ pub trait Load: Send + Sync + 'static {
     /// # Errors
     /// Whatever keeps the range from being loaded, or what `attended` returned.
     fn load(&self, range: Range<u64>, attended: Option<Check<'_>>) -> Result<Self::Item>;
+
+    /// Whether loading `range` has long steps that cannot be attended.
+    fn is_long(&self, _range: &Range<u64>) -> bool {
+        false
+    }
 }
 
 enum Progress<T> {
@@ -199,7 +204,13 @@ impl<L: Load> Lookahead<L> {
         let mut interrupted = None;
         let mut attend = || attend().inspect_err(|error| interrupted = Some(error.clone()));
         let loaded = fork_gate::with_breaks(&mut attend, |check| {
-            caught(|| self.loader.load(range, Some(check)))
+            caught(|| match self.loader.is_long(&range) {
+                false => self.loader.load(range, Some(check)),
+                true => {
+                    let loader = Arc::clone(&self.loader);
+                    run_apart(check, move |check| loader.load(range.clone(), Some(check)))
+                }
+            })
         });
         match interrupted {
             Some(error) => Err(error),
