@@ -1,5 +1,9 @@
 """The dataset and the cache as Arrow tables that other libraries take by themselves."""
 
+import ctypes
+import sys
+import threading
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -224,3 +228,40 @@ def test_a_stream_is_read_with_and_without_the_interpreter_lock(tmp_path):
         tmp_path,
         __file__.rpartition("/")[0],
     )
+
+
+def test_waiting_for_a_batch_lets_go_of_the_interpreter_lock(runtime, cache):
+    """A consumer that calls with the lock held must not stop all of Python meanwhile."""
+    dataset = opened(runtime, cache)
+    dataset.update_metadata(pl.concat([dataset.get_metadata()] * 20_000))
+    capsule = dataset.__arrow_c_stream__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    stream = pointer(capsule, b"arrow_array_stream")
+    # Functions of this kind are called with the lock held; get_next is the second of the stream,
+    # release lies behind eight words of an array.
+    call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    get_next = call(ctypes.c_void_p.from_address(stream + 8).value)
+    array = (ctypes.c_uint64 * 10)()
+    ticks, done = [0], threading.Event()
+
+    def tick():
+        while not done.wait(0.001):
+            ticks[0] += 1
+
+    thread = threading.Thread(target=tick)
+    before = sys.getswitchinterval()
+    thread.start()
+    try:
+        sys.setswitchinterval(60)
+        start, rows = ticks[0], 0
+        while get_next(stream, ctypes.addressof(array)) == 0 and array[8]:
+            rows += array[0]
+            ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(array[8])(ctypes.addressof(array))
+        meanwhile = ticks[0] - start
+    finally:
+        sys.setswitchinterval(before)
+        done.set()
+        thread.join()
+    assert rows == 1_000_000
+    assert meanwhile > 0
