@@ -47,13 +47,16 @@ pub fn run_apart<R: Send + 'static>(
         // Nobody listens any more after an interrupt.
         let _ = sender.send(outcome.unwrap_or_else(|panic| Err(panic_error(panic.as_ref()))));
     };
-    if std::thread::Builder::new().name("dataset-rt-step".to_owned()).spawn(job).is_err() {
-        return work(attend);
-    }
+    let thread = std::thread::Builder::new().name("dataset-rt-step".to_owned()).spawn(job);
+    let Ok(thread) = thread else { return work(attend) };
     let process = fork_gate::process();
     loop {
         match receiver.recv_timeout(WAIT_SLICE) {
-            Ok(outcome) => return outcome,
+            Ok(outcome) => {
+                // It has nothing left to do; nobody finds it running once the outcome is known.
+                let _ = thread.join();
+                return outcome;
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::internal("a thread ended without an outcome"));
             }
