@@ -15,6 +15,7 @@ import importlib
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import polars as pl
 import pyarrow as pa
 
 from dataset_rt.arguments import to_integer
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 AnyShape: TypeAlias = int | tuple[int, ...] | list[int]
 """A shape as callers pass it; an integer is a shape of one dimension."""
+
+AnyPayloads: TypeAlias = (
+    pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray | pl.DataFrame | pl.Series
+)
+"""Many payloads: a table with a column `payload`, or such a column."""
 
 
 def payload_array(
@@ -69,7 +75,7 @@ def payload_array(
 
 
 def payload_arrays(
-    batch: pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray,
+    batch: AnyPayloads,
     dtype: npt.DTypeLike,
     shape: AnyShape,
     *,
@@ -148,7 +154,7 @@ def payload_tensor(
 
 
 def payload_tensors(
-    batch: pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray,
+    batch: AnyPayloads,
     dtype: torch.dtype,
     shape: AnyShape,
 ) -> torch.Tensor:
@@ -237,6 +243,10 @@ def _buffer(payload: object) -> memoryview:
 
 def _payloads(batch: object) -> list[pa.Array]:
     """The chunks of the payload column."""
+    if isinstance(batch, pl.DataFrame):
+        batch = pa.table(batch)
+    elif isinstance(batch, pl.Series):
+        batch = pa.chunked_array(batch)
     if isinstance(batch, (pa.RecordBatch, pa.Table)):
         if batch.schema.names.count("payload") != 1:
             raise InvalidInputError(
@@ -247,8 +257,8 @@ def _payloads(batch: object) -> list[pa.Array]:
     for chunk in chunks:
         if not isinstance(chunk, pa.Array):
             raise TypeError(
-                f"batch is {type(chunk).__name__}; pass a pyarrow.RecordBatch or Table with a "
-                "column payload, or a pyarrow.Array of payloads"
+                f"batch is {type(chunk).__name__}; pass a pyarrow.RecordBatch, Table or Polars "
+                "frame with a column payload, or an array or Series of payloads"
             )
         if not _is_binary(chunk.type):
             raise TypeError(f"payloads are of type {chunk.type}; pass a binary column")

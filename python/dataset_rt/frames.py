@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
@@ -50,6 +51,11 @@ def to_stream_exporter(table: object, argument: str) -> ArrowStreamExporter:
     if isinstance(table, pl.DataFrame):
         _refuse_nul_names(table)
         return _column_by_column(table) if max(table.n_chunks("all"), default=0) > 1 else table
+    if isinstance(table, (str, PathLike)):
+        raise TypeError(
+            f"{argument} is a path; open it first, for example polars.scan_parquet(path) or "
+            "pyarrow.dataset.dataset(path)"
+        )
     if isinstance(table, (pl.Series, pa.Array, pa.ChunkedArray)):
         raise TypeError(
             f"{argument} is a single column ({_type_name(table)}); pass a table, for example "

@@ -18,6 +18,9 @@ Metadata: TypeAlias = Mapping[str, MetadataValue]
 """The metadata of one sample: column name to value, the same keys in every sample."""
 
 
+_SHOWN_BYTES = 64
+
+
 class CacheInput(NamedTuple):
     """One sample from a source.
 
@@ -57,3 +60,15 @@ class CachedSample(NamedTuple):
     metadata: dict[str, Any]
     cache_id: int
     sample_id: int
+
+    def __repr__(self) -> str:
+        """The four fields; of a long payload its length and its beginning."""
+        data = self.data
+        if isinstance(data, (bytes, memoryview)) and len(data) > _SHOWN_BYTES:
+            shown = f"<{len(data)} bytes: {bytes(data[:16])!r}...>"
+        else:
+            shown = repr(data)
+        return (
+            f"CachedSample(data={shown}, metadata={self.metadata!r}, cache_id={self.cache_id}, "
+            f"sample_id={self.sample_id})"
+        )

@@ -69,6 +69,8 @@ class VerificationReport:
     def __str__(self) -> str:
         """One line for the whole, one more per finding."""
         verdict = "ok" if self.ok else "NOT OK"
+        if self.ok and self.level == "quick":
+            verdict = "ok as far as structure goes, payloads not read"
         head = (
             f"{self.path}: {verdict} (level {self.level}, {self.files_checked} files, "
             f"{self.bytes_checked} bytes checked, {len(self.findings)} findings)"

@@ -384,6 +384,8 @@ fn push(
 
 fn tell_waiting(py: Python<'_>, lock: &Path) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("dataset_rt",))?;
-    logger.call_method1("info", ("waiting for another writer of %s", lock))?;
+    let text = "waiting for another process that writes this cache: %s is locked; lock_timeout \
+                limits the wait";
+    logger.call_method1("warning", (text, lock))?;
     Ok(())
 }

@@ -247,6 +247,27 @@ pub fn gather_stored(
         .collect()
 }
 
+/// The error with the sample in front that it is about.
+pub fn name_sample(caches: &[Arc<Cache>], sample: SampleRef, error: Error) -> Error {
+    let Ok(cache) = cache_at(caches, sample.cache) else { return error };
+    let (row, id) = (sample.sample_id, cache.cache_id());
+    error.within(format!("sample_id {row} of cache_id {id} in {}", cache.path().display()))
+}
+
+/// The whole metadata of a cache, whose path errors name.
+///
+/// # Errors
+/// As [`Cache::metadata_batches_attended`].
+pub fn metadata_of(
+    cache: &Cache,
+    attend: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<RecordBatch>> {
+    let mut interrupted = false;
+    let mut attend = || attend().inspect_err(|_| interrupted = true);
+    let batches = cache.metadata_batches_attended(&mut attend);
+    batches.map_err(|e| if interrupted { e } else { e.within(cache.path().display()) })
+}
+
 fn cache_at(caches: &[Arc<Cache>], ordinal: u32) -> Result<&Arc<Cache>> {
     caches
         .get(ordinal as usize)
@@ -305,10 +326,8 @@ fn whole_frame(
     schema: &SchemaRef,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<RecordBatch>> {
-    let tables: Vec<Vec<RecordBatch>> = caches
-        .iter()
-        .map(|cache| cache.metadata_batches_attended(attend))
-        .collect::<Result<_>>()?;
+    let tables: Vec<Vec<RecordBatch>> =
+        caches.iter().map(|cache| metadata_of(cache, attend)).collect::<Result<_>>()?;
     let longest = tables.iter().flatten().map(RecordBatch::num_rows).max().unwrap_or(0);
     // One buffer of ones serves every batch.
     let ones = Float64Array::from(vec![1.0; longest]);

@@ -10,7 +10,7 @@ use dataset_rt_storage::read::{Cache, PayloadPlace, PayloadViews};
 use dataset_rt_storage::store::guarded;
 use dataset_rt_storage::{Error, Kind, Result};
 
-use crate::active::SampleRef;
+use crate::active::{SampleRef, name_sample};
 use crate::apart::{Check, run_apart};
 use crate::block::locate;
 use crate::lookahead::Load;
@@ -97,8 +97,7 @@ impl BatchLoader {
     fn naming(&self, error: Error, row: u64) -> Error {
         let table = self.snapshot.table();
         let Ok(sample) = guarded(|_| table.sample_at(row)) else { return error };
-        let Some(cache) = table.caches().get(sample.cache as usize) else { return error };
-        error.within(format!("sample_id {} of cache_id {}", sample.sample_id, cache.cache_id()))
+        name_sample(table.caches(), sample, error)
     }
 
     fn read(&self, rows: &[u64], attended: Attended<'_, '_>) -> Result<RecordBatch> {

@@ -10,7 +10,7 @@ use dataset_rt_storage::read::{Cache, Fetcher, Payload, PayloadPlace};
 use dataset_rt_storage::store::{Section, guarded};
 use dataset_rt_storage::{Error, Result};
 
-use crate::active::{SampleRef, gather_stored};
+use crate::active::{SampleRef, gather_stored, name_sample};
 use crate::snapshot::Snapshot;
 
 /// Payload bytes converted at once, one larger payload aside: a whole block of small ones.
@@ -76,7 +76,8 @@ impl Block {
         let table = snapshot.table();
         let samples: Vec<SampleRef> =
             rows.iter().map(|&row| table.sample_at(row)).collect::<Result<_>>()?;
-        let columns = table.gather(rows, &samples)?;
+        let columns = table.gather(rows, &samples);
+        let columns = columns.map_err(|e| name_alone(table.caches(), &samples, e))?;
         Self::of_samples(snapshot, samples, columns, budget_bytes)
     }
 
@@ -89,7 +90,8 @@ impl Block {
             let samples = vec![sample];
             let caches = snapshot.table().caches();
             let stored = caches.first().map_or(0, |cache| cache.schema().columns().len());
-            let columns = gather_stored(caches, &samples, 0..stored)?;
+            let columns = gather_stored(caches, &samples, 0..stored);
+            let columns = columns.map_err(|e| name_alone(caches, &samples, e))?;
             Self::of_samples(snapshot, samples, columns, 0)
         })
     }
@@ -101,7 +103,7 @@ impl Block {
         budget_bytes: u64,
     ) -> Result<Self> {
         let caches = Arc::clone(snapshot.table().caches());
-        let places = locate(&caches, &samples)?;
+        let places = locate(&caches, &samples).map_err(|e| name_alone(&caches, &samples, e))?;
         let mut block = Self {
             payloads: Vec::with_capacity(samples.len()),
             samples,
@@ -255,13 +257,17 @@ impl Block {
     /// is lost.
     ///
     /// # Errors
-    /// That of the fetch.
+    /// That of the fetch, naming the sample.
     pub fn accept(&mut self, fetched: Result<Vec<Payload>>) -> Result<()> {
         match fetched {
             Ok(payloads) => self.payloads.extend(payloads.into_iter().map(Some)),
             Err(error) => {
+                let lost = self.samples.get(self.payloads.len()).copied();
                 self.payloads.push(None);
-                return Err(error);
+                return Err(match lost {
+                    Some(sample) => name_sample(&self.caches, sample, error),
+                    None => error,
+                });
             }
         }
         Ok(())
@@ -331,6 +337,14 @@ impl Fetch {
         }
         payloads.extend(placed.into_iter().flatten());
         Ok(payloads)
+    }
+}
+
+/// The error of reading `samples`, naming the sample if it is one alone.
+fn name_alone(caches: &[Arc<Cache>], samples: &[SampleRef], error: Error) -> Error {
+    match samples {
+        [only] => name_sample(caches, *only, error),
+        _ => error,
     }
 }
 

@@ -14,7 +14,7 @@ use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::table::{CacheColumns, check_table};
 use dataset_rt_validator::{Level, verify_cache_attended};
 
-use crate::active::{ActiveTable, SampleRef};
+use crate::active::{ActiveTable, SampleRef, metadata_of};
 use crate::apart::{Check, run_apart};
 use crate::batch::{BatchLoader, Rows};
 use crate::batches::Batches;
@@ -299,11 +299,8 @@ impl Dataset {
         edited: &[String],
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let stored: Vec<Vec<RecordBatch>> = self
-            .caches
-            .iter()
-            .map(|cache| cache.metadata_batches_attended(attend))
-            .collect::<Result<_>>()?;
+        let stored: Vec<Vec<RecordBatch>> =
+            self.caches.iter().map(|cache| metadata_of(cache, attend)).collect::<Result<_>>()?;
         let columns: Vec<CacheColumns<'_>> = self
             .caches
             .iter()

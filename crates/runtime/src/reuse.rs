@@ -73,7 +73,8 @@ pub fn decide(
     let cache = Cache::open(path, &OpenOptions::default()).map_err(|e| {
         if e.kind() == Kind::NotFound {
             return Error::conflict(format!(
-                "{} exists but is not a cache; move it away or choose another source name",
+                "{} exists but is not a complete cache: it has no manifest; remove or move that \
+                 directory and call again, or choose another source name",
                 path.display()
             ));
         }

@@ -386,7 +386,7 @@ pub fn check_column_name(name: &str) -> Result<()> {
     }
     if RESERVED_COLUMNS.contains(&name) {
         return Err(Error::invalid(format!(
-            "metadata column {name:?} is reserved ({}); rename it",
+            "metadata column {name:?} is reserved ({}); leave it out or rename it",
             RESERVED_COLUMNS.join(", ")
         )));
     }
