@@ -93,6 +93,7 @@ def to_names(value: object, argument: str) -> list[str]:
 
     Raises:
         TypeError: `value` is a single name or holds something else than names.
+        InvalidInputError: A name has a lone surrogate.
     """
     if isinstance(value, str):
         raise TypeError(f"{argument} must be a list of column names: pass [{value!r}]")
@@ -104,6 +105,8 @@ def to_names(value: object, argument: str) -> list[str]:
             raise TypeError(
                 f"{argument} must hold column names (str), found {type(name).__name__}: {name!r}"
             )
+        if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise InvalidInputError(f"{argument} holds {name!r}, which is no Unicode text")
     return names
 
 

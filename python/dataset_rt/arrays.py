@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from dataset_rt.payload_layout import Rows
 
+_DIMS_MAX = 32
+_ITEMS_MAX = 2**48
+
 AnyShape: TypeAlias = int | tuple[int, ...] | list[int]
 """A shape as callers pass it; an integer is a shape of one dimension."""
 
@@ -216,6 +219,9 @@ def _numpy_dtype(numpy: Any, dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def _tensor_itemsize(pytorch: Any, dtype: Any) -> int:
+    # Quantised ones are bytes and a scale, which bytes alone are not: PyTorch crashes on them.
+    if isinstance(dtype, pytorch.dtype) and str(dtype).startswith(("torch.q", "torch.bits")):
+        raise TypeError(f"dtype {dtype} is no plain number: make the tensor as torch.uint8")
     if not isinstance(dtype, pytorch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, found {type(dtype).__name__}: {dtype!r}")
     return int(dtype.itemsize)
@@ -279,6 +285,11 @@ def _dims(shape: object) -> tuple[int, ...]:
     dims = tuple(to_integer(size, "shape") for size in found)
     if any(size < 0 for size in dims):
         raise InvalidInputError(f"shape {dims} has a negative size; state every size")
+    # What NumPy and PyTorch can count and hold, empty sizes aside.
+    if len(dims) > _DIMS_MAX or math.prod(size or 1 for size in dims) > _ITEMS_MAX:
+        raise InvalidInputError(
+            f"shape {dims} is too large; expected at most {_DIMS_MAX} sizes and 2**48 items"
+        )
     return dims
 
 

@@ -118,7 +118,12 @@ def _read(reader: pa.RecordBatchReader) -> ArrowStreamExporter:
 
 
 def _single_batch(table: ArrowArrayExporter) -> ArrowStreamExporter:
-    exporter: ArrowStreamExporter = pa.Table.from_batches([pa.record_batch(table)])
+    try:
+        exporter: ArrowStreamExporter = pa.Table.from_batches([pa.record_batch(table)])
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"cannot take the Arrow table: {error}; fix the object that exports it"
+        ) from error
     return exporter
 
 

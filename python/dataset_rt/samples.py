@@ -63,7 +63,7 @@ class CachedSample(NamedTuple):
 
     def __repr__(self) -> str:
         """The four fields; of a long payload its length and its beginning."""
-        data = self.data
+        data: object = self.data
         if isinstance(data, (bytes, memoryview)) and len(data) > _SHOWN_BYTES:
             shown = f"<{len(data)} bytes: {bytes(data[:16])!r}...>"
         else:

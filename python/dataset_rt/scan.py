@@ -60,12 +60,12 @@ class _Query:
         """Yield columns other than the payload."""
         if _PAYLOAD in self._asked:
             # Payloads are read to decide about rows, and dropped again batch by batch.
-            yield from (frame.select(wanted) for frame in self.payloads([*wanted, _PAYLOAD]))
+            yield from (_only(frame, wanted) for frame in self.payloads([*wanted, _PAYLOAD]))
             return
         table = self._table(wanted)
         if self._predicate is not None:
-            table = table.filter(self._predicate)
-        yield table.select(wanted)
+            table = _filtered(table, self._predicate)
+        yield _only(table, wanted)
 
     def payloads(self, wanted: list[str]) -> Iterator[pl.DataFrame]:
         """Yield columns and payload, batch by batch, of rows that the metadata left over."""
@@ -75,8 +75,8 @@ class _Query:
         for batch in face.batches():
             frame = pl.DataFrame(batch)
             if self._predicate is not None and _PAYLOAD in self._asked:
-                frame = frame.filter(self._predicate)
-            yield frame.select(wanted)
+                frame = _filtered(frame, self._predicate)
+            yield _only(frame, wanted)
 
     def _table(self, wanted: list[str]) -> pl.DataFrame:
         """Return what the predicate needs and `wanted`, without copying, never empty of columns."""
@@ -91,6 +91,21 @@ class _Query:
         if predicate is None and self._n_rows is None:
             return None
         table = self._table([])
-        row = "dataset_rt row"
+        row = "row"
+        while row in table.columns:
+            row += "_"
         table = table.with_row_index(row)
-        return (table if predicate is None else table.filter(predicate)).get_column(row)
+        return (table if predicate is None else _filtered(table, predicate)).get_column(row)
+
+
+def _filtered(frame: pl.DataFrame, predicate: pl.Expr) -> pl.DataFrame:
+    # The eager filter of Polars 2.1 refuses a literal null from 65,536 rows on.
+    return frame.lazy().filter(predicate).collect()
+
+
+def _only(frame: pl.DataFrame, wanted: list[str]) -> pl.DataFrame:
+    """Return these columns; where a query counts rows there are none, and rows all the same."""
+    if not wanted:
+        return frame.drop(frame.columns, strict=False)
+    # By name: select would take some names for patterns.
+    return pl.DataFrame([frame.get_column(name) for name in wanted])

@@ -5,6 +5,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from conftest import opened, run_script, written
@@ -419,3 +420,29 @@ def test_torch_takes_writable_arrays_by_dlpack(torch):
 def test_torch_drops_the_read_only_flag_as_documented(torch):
     array = drt.payload_arrays(payloads(), float, 3)
     assert torch.from_dlpack(array).data_ptr() == address(array)
+
+
+@pytest.mark.parametrize("name", ["qint8", "quint8", "qint32", "quint4x2"])
+def test_quantised_dtypes_are_refused(torch, name):
+    dtype = getattr(torch, name)
+    with pytest.raises(TypeError, match=r"no plain number: make the tensor as torch\.uint8"):
+        drt.payload_tensor(b"abcd", dtype, 4)
+    with pytest.raises(TypeError, match="no plain number"):
+        drt.payload_tensors(pa.array([b"abcd"]), dtype, 4)
+
+
+@pytest.mark.parametrize("shape", [(0, 2**62, 2**62), (0, 2**64), (1,) * 65])
+def test_shapes_that_nothing_can_have_are_refused(shape):
+    with pytest.raises(drt.InvalidInputError, match="is too large"):
+        drt.payload_array(b"", "u1", shape)
+    with pytest.raises(drt.InvalidInputError, match="is too large"):
+        drt.payload_arrays(pa.array([b""]), "u1", shape)
+
+
+def test_polars_frames_and_series_are_taken():
+    frame = pl.DataFrame({"payload": [b"abcd", b"efgh"], "n": [1, 2]})
+    expected = [[97, 98, 99, 100], [101, 102, 103, 104]]
+    assert drt.payload_arrays(frame, "u1", 4).tolist() == expected
+    assert drt.payload_arrays(frame["payload"], "u1", 4).tolist() == expected
+    with pytest.raises(drt.InvalidInputError, match="exactly one called payload"):
+        drt.payload_arrays(frame.drop("payload"), "u1", 4)

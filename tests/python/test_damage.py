@@ -1,5 +1,6 @@
 """Damage is refused where it lies, by every face, and nowhere else; see the exhaustive test too."""
 
+import re
 import shutil
 
 import numpy as np
@@ -121,3 +122,27 @@ def test_inspection_refuses_the_damaged_shard_alone(broken, face):
         except drt.CorruptError:
             refused += 1
     assert 0 < refused < len(faces)
+
+
+def test_damage_names_the_cache_and_the_sample(runtime, broken):
+    shard = broken / "shards" / "000001.arrow"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    put(shard, content)
+    lost = corrupt_rows(runtime, broken)[0]
+    dataset = opened(runtime, broken)
+    cache_id = dataset.get_metadata()["cache_id"][0]
+    named = re.escape(f"sample_id {lost} of cache_id {cache_id} in {broken}")
+    for face in (
+        lambda: list(dataset),
+        lambda: dataset[lost],
+        lambda: dataset.get_item(cache_id, lost),
+        lambda: dataset.__getitems__([lost, 0]),
+        lambda: list(dataset.iter_batches(50)),
+        lambda: dataset.scan().select("payload").collect(),
+    ):
+        with pytest.raises(drt.CorruptError, match=named):
+            face()
+    put(broken / "metadata.arrow", (broken / "metadata.arrow").read_bytes()[:-1] + b"?")
+    with pytest.raises(drt.CorruptError, match=re.escape(str(broken))):
+        opened(runtime, broken).get_metadata()

@@ -265,3 +265,50 @@ def test_waiting_for_a_batch_lets_go_of_the_interpreter_lock(runtime, cache):
         thread.join()
     assert rows == 1_000_000
     assert meanwhile > 0
+
+
+def test_a_capsule_that_somebody_took_from_is_refused(runtime, tmp_path):
+    path = written(runtime, tmp_path, numbered(5))
+    script = """
+        import sys
+        import pyarrow as pa
+        import dataset_rt as drt
+
+        dataset = drt.open_dataset(sys.argv[1])
+
+        def refused(call):
+            try:
+                call()
+            except drt.InvalidInputError as error:
+                assert "took it out before" in str(error), error
+                return
+            raise SystemExit("it was taken")
+
+        wide = pa.schema([(f"column {i}", pa.string()) for i in range(300)])
+        for _ in range(20):
+            capsule = wide.__arrow_c_schema__()
+            pa.Schema._import_from_c_capsule(capsule)
+            refused(lambda: dataset.__arrow_c_stream__(capsule))
+            refused(lambda: drt.open_cache(sys.argv[1]).__arrow_c_stream__(capsule))
+
+        class Keeping:
+            def __init__(self, batch):
+                self.capsules = batch.__arrow_c_array__()
+            def __arrow_c_array__(self, requested_schema=None):
+                return self.capsules
+
+        class Source:
+            name = "kept"
+            def __iter__(self):
+                batch = Keeping(pa.record_batch({"payload": [b"a"], "n": [1]}))
+                pa.record_batch(batch)
+                yield batch
+
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            for _ in range(20):
+                config = drt.WriterConfig(show_progress=False)
+                (result,) = runtime.write_cache(Source(), sys.argv[2], writer_config=config)
+                assert "took it out before" in result.message, result
+        print("done")
+    """
+    assert run_script(script, path, tmp_path).split() == ["done"]

@@ -192,3 +192,12 @@ def test_a_dataset_knows_what_it_was_made_with(runtime, cache):
     assert dataset.runtime is runtime
     assert dataset.runtime.num_workers == 2
     assert list(dataset.cache_paths) == [cache]
+
+
+def test_a_sample_shows_the_beginning_of_a_long_payload():
+    long = drt.CachedSample(b"x" * 1000, {"n": 1}, 7, 3)
+    assert repr(long) == (
+        "CachedSample(data=<1000 bytes: b'xxxxxxxxxxxxxxxx'...>, metadata={'n': 1}, cache_id=7, "
+        "sample_id=3)"
+    )
+    assert "data=b'short'" in repr(drt.CachedSample(b"short", {}, 7, 3))

@@ -1,8 +1,9 @@
 """`scan()`: the same answers as the collected frame, reading no payload that a query can spare."""
 
 import polars as pl
+import pyarrow as pa
 import pytest
-from conftest import numbered, opened, put, run_script, written
+from conftest import QUIET, numbered, opened, put, run_script, written
 from polars.testing import assert_frame_equal
 
 import dataset_rt as drt
@@ -38,6 +39,10 @@ QUERIES = {
     "unique": lambda f: f.unique("label", keep="first", maintain_order=True),
     "row index": lambda f: f.with_row_index("row").filter(pl.col("row") > 90),
     "concat": lambda f: pl.concat([f.head(3), f.tail(3)]),
+    "row index alone": lambda f: f.with_row_index("row").select(pl.col("row").sum()),
+    "rows alone": lambda f: f.join(f, how="cross").select(pl.len()),
+    "rows of a filter alone": lambda f: f.filter(N > 9).with_row_index("row").select("row"),
+    "side by side": lambda f: pl.concat([f.with_row_index("row").select("row"), f], how="horizontal"),
 }
 
 
@@ -119,3 +124,26 @@ def test_payload_pages_of_other_rows_stay_untouched(tmp_path):
         tmp_path,
         __file__.rpartition("/")[0],
     )
+
+
+@pytest.mark.parametrize("name", ["^n$", "^.*$", "*", "row", "row_", "'\"", "\u00e4"])
+def test_a_column_of_any_name_is_scanned(runtime, tmp_path, name):
+    dataset = opened(runtime, written(runtime, tmp_path, numbered(6)))
+    extra = pl.Series(name, range(100, 106))
+    dataset.update_metadata(dataset.get_metadata().with_columns(extra))
+    frame = pl.DataFrame(dataset)
+    assert_frame_equal(dataset.scan().collect(), frame)
+    at = frame.columns.index(name)
+    assert dataset.scan().select(pl.nth(at)).head(2).collect()[name].to_list() == [100, 101]
+    assert dataset.scan().filter(N > 3).select("payload").collect().height == 2
+    assert dataset.scan().head(3).collect()[name].to_list() == [100, 101, 102]
+
+
+def test_a_null_keeps_no_row_however_many_there_are(runtime, tmp_path):
+    table = pa.table({"payload": pa.repeat(b"x", 70_000), "n": range(70_000)})
+    (result,) = runtime.write_cache(
+        drt.ArrowSource("many", table, payload="payload"), tmp_path, writer_config=QUIET
+    )
+    query = opened(runtime, result.path).scan().filter(pl.lit(None, dtype=pl.Boolean))
+    assert query.collect().height == 0
+    assert query.select("payload").collect().height == 0

@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import numbered, opened, written
+from conftest import QUIET, numbered, opened, written
 
 import dataset_rt as drt
 
@@ -246,3 +246,18 @@ def test_offsets_past_their_buffer_are_refused(runtime, tmp_path):
     with pytest.raises(drt.InvalidInputError):
         dataset.update_metadata(table.append_column("extra", broken))
     assert len(list(dataset)) == 2
+
+
+def test_names_that_arrow_cannot_carry_are_refused(runtime, tmp_path):
+    dataset = opened(runtime, written(runtime, tmp_path, numbered(3)))
+    table = pa.table(dataset.get_metadata())
+    for name, text in {"a\0b": "has a NUL in its name", "": "empty name"}.items():
+        column = pa.array([1, 2, 3])
+        with pytest.raises(drt.InvalidInputError, match=text):
+            dataset.update_metadata(table.append_column(name, column))
+        if name:
+            source = drt.ArrowSource("nul", pa.table({"payload": [b"a"], name: [1]}))
+            (result,) = runtime.write_cache(source, tmp_path, writer_config=QUIET)
+            assert text in result.message
+    with pytest.raises(drt.InvalidInputError, match="no Unicode text"):
+        dataset.to_arrow(["\ud800"])

@@ -22,6 +22,7 @@ UNSAFE_FILES = {
     "crates/storage/src/store/guard.rs",
     "crates/storage/src/store/guard/tests.rs",
     "crates/storage/src/store/mapping.rs",
+    "crates/ffi/src/capsules.rs",
     "crates/ffi/src/ending.rs",
     "crates/ffi/src/faces.rs",
     "crates/ffi/src/payload_in.rs",

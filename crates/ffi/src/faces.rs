@@ -19,6 +19,7 @@ use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use pyo3_arrow::{PyChunkedArray, PySchema};
 
 use crate::batches::NativeBatchIterator;
+use crate::capsules::check_schema;
 use crate::failure::{Attention, attended, detached, guarded, to_py, without_lock};
 
 /// A table as it was when this was made. May be taken any number of times.
@@ -102,6 +103,7 @@ impl NativeFace {
 }
 
 fn requested(py: Python<'_>, capsule: &Bound<'_, PyCapsule>) -> PyResult<SchemaRef> {
+    check_schema(capsule)?;
     let schema = PySchema::from_arrow_pycapsule(capsule);
     schema.map(PySchema::into_inner).map_err(|error| {
         let text = format!("cannot understand the requested schema: {}", error.value(py));

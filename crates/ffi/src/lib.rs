@@ -10,6 +10,7 @@
 
 mod batches;
 mod cache;
+mod capsules;
 mod cells;
 mod dataset;
 mod ending;

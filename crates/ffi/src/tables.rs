@@ -7,9 +7,11 @@ use dataset_rt_storage::{Error, Result};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3_arrow::PyRecordBatch;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use pyo3_arrow::input::AnyRecordBatch;
 
+use crate::capsules::{check_array, check_schema};
 use crate::faces::export;
 use crate::failure::{foreseen, guarded, to_py};
 
@@ -58,7 +60,7 @@ pub fn is_arrow(object: &Bound<'_, PyAny>) -> bool {
 /// `InvalidInputError` with what the exporter raised.
 pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let read = |object: &Bound<'_, PyAny>| {
-        let read = || object.extract::<AnyRecordBatch>().and_then(|b| Ok(b.into_table()?));
+        let read = || taken(object).and_then(|b| Ok(b.into_table()?));
         // Arrow asserts that batches fit the schema of their stream.
         foreseen(read)
             .unwrap_or_else(|| Err(PyValueError::new_err("its batches do not fit its schema")))
@@ -94,11 +96,37 @@ pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<Rec
     Ok((schema, batches.collect()))
 }
 
+/// What the exporter hands over, one batch or a stream of them.
+fn taken(object: &Bound<'_, PyAny>) -> PyResult<AnyRecordBatch> {
+    if !object.hasattr("__arrow_c_array__")? {
+        return object.extract::<AnyRecordBatch>();
+    }
+    let pair = object.call_method0("__arrow_c_array__")?;
+    let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
+    check_schema(&schema)?;
+    check_array(&array)?;
+    Ok(AnyRecordBatch::RecordBatch(PyRecordBatch::from_arrow_pycapsule(&schema, &array)?))
+}
+
+/// Behind the C interface a name ends at its first NUL.
+fn refuse_nul_names(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let names: Vec<String> = object.getattr("schema")?.getattr("names")?.extract()?;
+    match names.iter().find(|name| name.contains('\0')) {
+        None => Ok(()),
+        Some(name) => Err(PyValueError::new_err(format!(
+            "column {name:?} has a NUL in its name, which Arrow cannot carry; rename it"
+        ))),
+    }
+}
+
 /// The C interface carries no buffer lengths, so offsets past the end of a buffer cannot be seen
 /// behind it; pyarrow can look before.
 fn validate_pyarrow(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let module = object.get_type().module()?;
     let is_pyarrow = module.to_string().starts_with("pyarrow");
+    if is_pyarrow && object.hasattr("schema")? {
+        refuse_nul_names(object)?;
+    }
     match object.getattr_opt("validate")? {
         Some(validate) if is_pyarrow => {
             let options = PyDict::new(object.py());

@@ -14,7 +14,7 @@ class ReaderConfig(FrozenConfig):
 
     Attributes:
         seed: 0 <= seed < 2**64; bool and float are refused.
-        shuffle: `True` draws rows by `sampling`, with replacement: an epoch does not show every row.
+        shuffle: `True` draws rows by `sampling`, with replacement: an epoch leaves rows out.
             `False` reads the active table in its order, each row once, whatever its weight.
         prefetch_size: Upper bound on samples not yet returned, the block in hand included.
         prefetch_bytes: The same in bytes; `None` chooses from the memory this process may use.

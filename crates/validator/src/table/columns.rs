@@ -102,6 +102,9 @@ fn check_shown(field: &Field) -> Result<()> {
             field.name()
         )));
     }
+    if field.name().is_empty() {
+        return Err(Error::invalid("a column has an empty name; give it a name, or drop it"));
+    }
     match unshown(field.data_type()) {
         None => Ok(()),
         Some(found) => Err(Error::unsupported(format!(
