@@ -442,3 +442,23 @@ with drt.DatasetRuntime(num_workers=2) as runtime:
 def test_workers_of_a_data_loader_survive_too(copied):
     pytest.importorskip("torch")
     assert run_script(LOADED_BY_WORKERS, copied).endswith("alive\n")
+
+
+def test_a_stream_without_payloads_looks_before_each_batch(cache):
+    script = """
+        import sys
+        import pyarrow as pa
+        import dataset_rt as drt
+        path = sys.argv[1] + "/metadata.arrow"
+        dataset = drt.open_dataset(sys.argv[1])
+        reader = dataset.to_arrow(dataset.get_metadata().columns)
+        with open(path, "r+b") as file:
+            content = file.read()
+            file.seek(0)
+            file.write(bytes(255 - byte for byte in content))
+        try:
+            reader.read_all()
+        except pa.ArrowInvalid as error:
+            print("changed" in str(error))
+    """
+    assert run_script(script, cache).split() == ["True"]

@@ -218,3 +218,38 @@ def test_without_a_budget_both_sides_fit_a_small_memory(tmp_path):
     writer, reader = map(int, run_script(script, tmp_path).split())
     assert writer < 400
     assert reader < 200
+
+
+@pytest.mark.parametrize("algo", ["none", "lz4"])
+def test_a_sample_without_memory_comes_again_once_there_is_some(runtime, tmp_path, algo):
+    config = drt.WriterConfig(
+        show_progress=False, shard_compression=drt.ShardCompression(algo=algo)
+    )
+    samples = [(bytes([i]) * (20 * MIB), {"n": i}) for i in range(8)]
+    path = written(runtime, tmp_path, samples, config=config)
+    script = """
+        import resource, sys
+        import dataset_rt as drt
+
+        dataset = drt.open_dataset(sys.argv[1])
+        dataset[0]
+        samples, held, taken, refused = iter(dataset), [], [], 0
+        with open("/proc/self/statm") as sizes:
+            used = int(sizes.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (90 << 20), -1))
+        while True:
+            try:
+                sample = next(samples, None)
+            except (MemoryError, drt.ExhaustedError):
+                refused += 1
+                held.clear()
+                sample = None
+                continue
+            if sample is None:
+                break
+            assert sample.data.count(sample.metadata["n"]) == 20 << 20
+            held.append(sample)
+            taken.append(sample.metadata["n"])
+        print(refused > 0, taken)
+    """
+    assert run_script(script, path) == f"True {list(range(8))}\n"

@@ -291,3 +291,90 @@ def test_a_signal_handler_may_read_the_iterator_it_interrupts(runtime, tmp_path)
     """
     samples = [(bytes(100_000), {"i": i}) for i in range(1_500)]
     assert run_script(script, written(runtime, tmp_path, samples)) == "True\n"
+
+
+def test_a_source_may_hand_on_the_stream_of_another_dataset(tmp_path):
+    # Payloads that take long enough for a look at signals while pyarrow holds no interpreter lock.
+    script = """
+        import random, sys
+        import dataset_rt as drt
+        payload = random.Random(0).randbytes(1 << 20) * 150
+
+        class Large:
+            name = "large"
+            def __iter__(self):
+                for i in range(2):
+                    yield drt.CacheInput(payload, {"n": i})
+
+        class Copy:
+            name = "copy"
+            def __iter__(self):
+                yield from dataset.to_arrow(["n", "payload"])
+
+        config = drt.WriterConfig(
+            show_progress=False, shard_compression=drt.ShardCompression(algo="lz4")
+        )
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            (made,) = runtime.write_cache(Large(), sys.argv[1], writer_config=config)
+            dataset = runtime.cached_dataset(made.path, reader_config=drt.ReaderConfig(seed=0))
+            stream = dataset.to_arrow(["n", "payload"])
+            handed = drt.ArrowSource("handed", stream, payload="payload")
+            results = runtime.write_cache([Copy(), handed], sys.argv[1], writer_config=config)
+            print(*(drt.open_cache(result.path).cache_id == drt.open_cache(made.path).cache_id
+                    for result in results))
+    """
+    assert run_script(script, tmp_path).split() == ["True", "True"]
+
+
+@pytest.mark.parametrize("face", ["iter(dataset)", "dataset.iter_batches(3)"])
+@pytest.mark.parametrize("hook", ["before", "after_in_parent"])
+def test_a_hook_of_a_fork_may_ask_an_iterator_that_a_thread_reads(cache, face, hook):
+    script = f"""
+        import os, sys, threading
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1])
+        dataset.set_epoch_len(2**40)
+        samples = {face}
+        begun, ended = threading.Event(), threading.Event()
+
+        def read():
+            while not ended.is_set():
+                next(samples)
+                begun.set()
+
+        def ask():
+            try:
+                next(samples)
+            except drt.ConflictError as error:
+                assert "hooks of a fork" in str(error), error
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        begun.wait()
+        os.register_at_fork({hook}=ask)
+        for _ in range(100):
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
+        ended.set()
+        thread.join()
+        print("done")
+    """
+    assert run_script(script, cache).split() == ["done"]
+
+
+def test_an_interrupt_while_a_table_is_exported_is_no_refusal_of_it(runtime, cache):
+    dataset = opened(runtime, cache)
+    table = dataset.get_metadata().head(3)
+
+    class Interrupted:
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise KeyboardInterrupt
+
+        def to_arrow(self):
+            return table.to_arrow()
+
+    with pytest.raises(KeyboardInterrupt):
+        dataset.update_metadata(Interrupted())
+    assert len(dataset) == 50

@@ -42,7 +42,9 @@ QUERIES = {
     "row index alone": lambda f: f.with_row_index("row").select(pl.col("row").sum()),
     "rows alone": lambda f: f.join(f, how="cross").select(pl.len()),
     "rows of a filter alone": lambda f: f.filter(N > 9).with_row_index("row").select("row"),
-    "side by side": lambda f: pl.concat([f.with_row_index("row").select("row"), f], how="horizontal"),
+    "side by side": lambda f: pl.concat(
+        [f.with_row_index("row").select("row"), f], how="horizontal"
+    ),
 }
 
 

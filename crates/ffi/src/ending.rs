@@ -121,9 +121,30 @@ pub fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) ->
     })
 }
 
-/// Runs `ask` with the interpreter lock, on a thread that is inside [`without_lock`].
+/// The interpreter lock, taken from the interpreter itself. PyO3 counts its own frames: below one
+/// of them it takes the lock for held, though other code may have let go of it in between.
+struct Lock(ffi::PyGILState_STATE);
+
+impl Lock {
+    fn take() -> Self {
+        // SAFETY: callable from any thread once the interpreter was initialised, which loaded
+        // this module, whether or not the thread holds the lock; given back by `drop`.
+        Self(unsafe { ffi::PyGILState_Ensure() })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // SAFETY: on the thread of `take`, with what it returned, innermost first.
+        unsafe { ffi::PyGILState_Release(self.0) };
+    }
+}
+
+/// Runs `ask` with the interpreter lock, on a thread that let go of it: inside [`without_lock`],
+/// or before others called this module without it.
 pub fn with_lock<R>(ask: impl FnOnce(Python<'_>) -> R) -> R {
     drop(AtTheDoor);
+    let _lock = Lock::take();
     Python::attach(|py| {
         // Given back first: whoever finds the door closed stays behind it.
         RETURNING.fetch_sub(1, Ordering::SeqCst);

@@ -89,7 +89,7 @@ impl SampleMaker {
 /// look whether their files are still what they were.
 #[derive(Default)]
 pub struct PayloadsAhead {
-    made: std::vec::IntoIter<PyResult<Py<PyAny>>>,
+    made: std::vec::IntoIter<Py<PyAny>>,
 }
 
 impl PayloadsAhead {
@@ -117,10 +117,10 @@ impl PayloadsAhead {
             }
             let make = |section: Section<'_>, payload: &Payload| maker.data(py, section, payload);
             let made = block.convert_payloads(i, make).map_err(|e| to_py(py, &e))?;
-            self.made = made.into_iter();
+            self.made = made?.into_iter();
         }
-        let lost = || Err(to_py(py, &Error::internal(format!("payload {i} of a block is gone"))));
-        self.made.next().unwrap_or_else(lost).map(|data| data.into_bound(py))
+        let lost = || to_py(py, &Error::internal(format!("payload {i} of a block is gone")));
+        self.made.next().map(|data| data.into_bound(py)).ok_or_else(lost)
     }
 }
 

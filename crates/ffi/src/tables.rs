@@ -66,6 +66,9 @@ pub fn import_batches(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<Rec
             .unwrap_or_else(|| Err(PyValueError::new_err("its batches do not fit its schema")))
     };
     let table = validate_pyarrow(object).and_then(|()| read(object)).or_else(|error| {
+        if !error.is_instance_of::<PyException>(object.py()) {
+            return Err(error);
+        }
         // Polars exports all-null columns in a form that arrow-rs does not take; its own
         // conversion to pyarrow makes another one.
         match object.getattr_opt("to_arrow")? {

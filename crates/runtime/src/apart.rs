@@ -10,7 +10,7 @@ use std::time::Duration;
 use dataset_rt_storage::{Error, Result};
 
 use crate::fork_gate;
-use crate::lookahead::{check_process, panic_error};
+use crate::lookahead::panic_error;
 
 /// Between two calls of `attend`: far below what a user notices.
 const WAIT_SLICE: Duration = Duration::from_millis(20);
@@ -63,7 +63,14 @@ pub fn run_apart<R: Send + 'static>(
             Err(RecvTimeoutError::Timeout) => {}
         }
         // Whoever attends may have forked: the other thread is not in the child.
-        if let Err(error) = attend().and_then(|()| check_process(process)) {
+        let attended = attend().and_then(|()| match process == fork_gate::process() {
+            true => Ok(()),
+            false => Err(Error::conflict(
+                "the process forked while this call waited for a thread, which the child does not \
+                 have; call again",
+            )),
+        });
+        if let Err(error) = attended {
             is_abandoned.store(true, Ordering::Relaxed);
             return Err(error);
         }

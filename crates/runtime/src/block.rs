@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::ArrayRef;
 use dataset_rt_storage::read::{Cache, Fetcher, Payload, PayloadPlace};
 use dataset_rt_storage::store::{Section, guarded};
-use dataset_rt_storage::{Error, Result};
+use dataset_rt_storage::{Error, Kind, Result};
 
 use crate::active::{SampleRef, gather_stored, name_sample};
 use crate::snapshot::Snapshot;
@@ -158,22 +158,29 @@ impl Block {
 
     /// Makes something of fetched payloads, from that of sample `from` on: of some at once, so
     /// that they share the look whether their files are still what they were, and at least of
-    /// one. The block lets them go. When they cannot be had together only the first is made.
+    /// one. When they cannot be had together only the first is made. The block lets them go,
+    /// unless `make` fails, whose error is the inner one.
     ///
     /// # Errors
     /// `Conflict` when the file of that payload changed while open; it is lost.
-    pub fn convert_payloads<T>(
+    pub fn convert_payloads<T, E>(
         &mut self,
         from: usize,
-        mut make: impl FnMut(Section<'_>, &Payload) -> T,
-    ) -> Result<Vec<T>> {
+        mut make: impl FnMut(Section<'_>, &Payload) -> std::result::Result<T, E>,
+    ) -> Result<std::result::Result<Vec<T>, E>> {
+        let mut convert = |range| {
+            let made = self.convert_range(range, &mut make)?;
+            Ok(made.into_iter().collect::<std::result::Result<Vec<T>, E>>())
+        };
         let mut until = self.convertible(from);
-        let mut made = self.convert_range(from..until, &mut make);
-        if made.is_err() && until > from + 1 {
+        let mut made = convert(from..until);
+        if !matches!(made, Ok(Ok(_))) && until > from + 1 {
             until = from + 1;
-            made = self.convert_range(from..until, &mut make);
+            made = convert(from..until);
         }
-        self.payloads.iter_mut().take(until).skip(from).for_each(|payload| *payload = None);
+        if !matches!(made, Ok(Err(_))) {
+            self.payloads.iter_mut().take(until).skip(from).for_each(|payload| *payload = None);
+        }
         made
     }
 
@@ -254,13 +261,15 @@ impl Block {
     }
 
     /// Takes payloads that were fetched. When they could not be, the first counts as fetched, and
-    /// is lost.
+    /// is lost, unless only memory was missing.
     ///
     /// # Errors
     /// That of the fetch, naming the sample.
     pub fn accept(&mut self, fetched: Result<Vec<Payload>>) -> Result<()> {
         match fetched {
             Ok(payloads) => self.payloads.extend(payloads.into_iter().map(Some)),
+            // Nothing is wrong with the payload: it may be had once there is room.
+            Err(error) if error.kind() == Kind::Exhausted => return Err(error),
             Err(error) => {
                 let lost = self.samples.get(self.payloads.len()).copied();
                 self.payloads.push(None);

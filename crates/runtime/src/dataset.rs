@@ -313,8 +313,10 @@ impl Dataset {
             .collect();
         // Both tables may lie in mapped files: the user's may be made of ours.
         let checked =
-            guarded(|_| check_table(table_schema, table, self.schema(), &columns, edited, attend))?;
+            guarded(|_| check_table(table_schema, table, self.schema(), &columns, edited, attend));
+        // First: what changed meanwhile may be why the table looks wrong.
         self.check_tables()?;
+        let checked = checked?;
         let active = ActiveTable::checked(Arc::clone(&self.caches), checked);
         let rows = active.rows();
         let snapshot = Arc::new(Snapshot::new(

@@ -85,8 +85,17 @@ impl Face {
             return Ok(None);
         }
         let frame = table.frame(attend)?;
-        table.caches().iter().try_for_each(|cache| cache.check_tables_unchanged())?;
+        self.check_unchanged()?;
         frame.iter().map(|batch| projection.of_frame(batch)).collect::<Result<_>>().map(Some)
+    }
+
+    /// Fails when the metadata of a cache changed since it was opened.
+    ///
+    /// # Errors
+    /// `Conflict` then, `Unavailable` when that cannot be told.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let mut caches = self.snapshot.table().caches().iter();
+        caches.try_for_each(|cache| cache.check_tables_unchanged())
     }
 
     /// Rows of the table, all or those `listed`, in batches of bounded rows and bytes.

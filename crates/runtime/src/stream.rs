@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dataset_rt_sampler::Window;
-use dataset_rt_storage::Result;
+use dataset_rt_storage::{Kind, Result};
 
 use crate::apart::Check;
 use crate::block::Block;
@@ -114,7 +114,8 @@ impl Stream {
     /// The next block, or `None` at the end of the window. `attend` is called several times a
     /// second while waiting; its error ends the wait and loses nothing.
     ///
-    /// After an error about damaged data the next call goes on with the following sample.
+    /// After an error about damaged data the next call goes on with the following sample; after
+    /// one about memory with the same.
     ///
     /// # Errors
     /// What loading the block met, or what `attend` returned.
@@ -132,6 +133,11 @@ impl Stream {
                 self.one_by_one = positions;
                 self.next_alone(attend).map(Some)
             }
+            // Nothing is wrong with the sample: it may be had once there is room.
+            Some((positions, Err(error))) if error.kind() == Kind::Exhausted => {
+                self.blocks.ask_first(positions);
+                Err(error)
+            }
             Some((_, block)) => block.map(Some),
         }
     }
@@ -139,7 +145,9 @@ impl Stream {
     fn next_alone(&mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Block> {
         let position = self.one_by_one.start;
         let block = self.blocks.load(position..position + 1, attend)?;
-        self.one_by_one.start += 1;
+        if !block.as_ref().is_err_and(|error| error.kind() == Kind::Exhausted) {
+            self.one_by_one.start += 1;
+        }
         block
     }
 

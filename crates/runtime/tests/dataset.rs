@@ -99,9 +99,10 @@ fn epoch(dataset: &Dataset) -> Seen {
             }
             let (cache, sample) = block.identity(i);
             if converted.len() == 0 {
-                let copy =
-                    |section: Section<'_>, payload: &Payload| payload.bytes(section).to_vec();
-                converted = block.convert_payloads(i, copy).unwrap().into_iter();
+                let copy = |section: Section<'_>, payload: &Payload| {
+                    Ok::<_, Error>(payload.bytes(section).to_vec())
+                };
+                converted = block.convert_payloads(i, copy).unwrap().unwrap().into_iter();
             }
             seen.push(Ok((cache, sample, converted.next().unwrap())));
         }
