@@ -24,7 +24,7 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 FEATURES := dataset_rt_storage/faults
 
 .PHONY: help demo test torch build lint-rust test-rust conformance lint-python types test-python \
-	fuzz format lock clean missing
+	fuzz bench bench-quick format lock clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
 
@@ -36,6 +36,8 @@ help:
 	@echo "make format  format Rust and Python"
 	@echo "make conformance  two more Rust decoders read the golden caches"
 	@echo "make fuzz    every fuzz target for FUZZ_SECONDS (60) each, two at a time"
+	@echo "make bench   measure ourselves, the machine and the peers, about 25 minutes"
+	@echo "make bench-quick  the same with a few samples, to see that it runs"
 	@echo "make lock    pin the newest dependencies in requirements/"
 	@echo "make clean   remove environment and build output"
 
@@ -96,6 +98,13 @@ test-python: build
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
 	|| echo "PyTorch is not importable: its tests are not run (make torch installs it, 5 GB)"
 	$(BIN)/python -m pytest
+
+# Unattended: what fails is reported and the rest goes on. Peers come with the first run.
+bench: build
+	$(BIN)/python -m benchmarks
+
+bench-quick: build
+	$(BIN)/python -m benchmarks --quick
 
 format: $(VENV)/dependencies.stamp
 	cargo fmt --all

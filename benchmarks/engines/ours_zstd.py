@@ -1,0 +1,10 @@
+"""DatasetRT with payloads compressed by zstd."""
+
+from functools import partial
+
+from benchmarks.engines import ours
+from benchmarks.engines.ours import Reader
+
+__all__ = ["Reader", "write"]
+
+write = partial(ours.write, compression="zstd")

@@ -1,0 +1,204 @@
+"""One process of the suite: one engine writes one workload, or reads it, or floors are measured.
+
+Run by the suite with a job as JSON; prints one JSON line of measured values, in which a task that
+the engine cannot do is a text that says why.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import sys
+import time
+from itertools import chain
+from pathlib import Path
+
+from benchmarks.engines import CannotError
+from benchmarks.machine import measure_floors
+from benchmarks.measure import checksum, memory, memory_peak, timed_pass
+from benchmarks.workloads import Workload
+
+# Rows asked for at once in batched random access: a training batch.
+BATCH_ROWS = 64
+
+
+def files_of(directory):
+    return [path for path in sorted(Path(directory).rglob("*")) if path.is_file()]
+
+
+def write_timed(module, directory, workload):
+    directory.mkdir(parents=True)
+    begin = time.perf_counter()
+    module.write(directory, workload.samples())
+    return time.perf_counter() - begin
+
+
+def affordable_count(module, directory, workload, seconds_max):
+    """How many samples this engine writes in the time given, from two small writes."""
+    sizes = (max(2, workload.count // 200), max(6, workload.count // 60))
+    if sizes[1] >= workload.count:
+        return workload.count
+    times = []
+    for size in sizes:
+        probe = Workload(workload.name, size)
+        probe.pool = workload.pool
+        times.append(write_timed(module, directory, probe))
+        shutil.rmtree(directory)
+    # What both cost alike is the start, not the rate.
+    per_sample = (times[1] - times[0]) / (sizes[1] - sizes[0])
+    if per_sample * workload.count <= seconds_max:
+        return workload.count
+    return max(sizes[1], int(seconds_max / per_sample))
+
+
+def memory_highest(forget=False):
+    """The most bytes that this process ever held; `forget` starts anew from what it holds now."""
+    if forget:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+def write(job):
+    module = importlib.import_module(f"benchmarks.engines.{job['module']}")
+    directory = Path(job["directory"])
+    workload = Workload(job["workload"], job["count"])
+    workload.pool  # noqa: B018 - made before the clock starts
+    if job["count_is_fixed"]:
+        count = job["count"]
+    else:
+        count = affordable_count(module, directory, workload, job["seconds_max"])
+    if count < workload.count:
+        pool, workload = workload.pool, Workload(job["workload"], count)
+        workload.pool = pool
+    before = memory_highest(forget=True)
+    seconds = write_timed(module, directory, workload)
+    peak = memory_highest()
+    begin = time.perf_counter()
+    for path in files_of(directory):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    synced = seconds + time.perf_counter() - begin
+    stored = sum(path.stat().st_blocks * 512 for path in files_of(directory))
+    return {
+        "count": count,
+        "write": count / seconds,
+        "write, durable": count / synced,
+        "write memory": peak - before,
+        "disk bytes": stored,
+        "disk bytes per payload byte": stored / int(workload.sizes.sum()),
+    }
+
+
+def warm(directory):
+    """Bring the files into the page cache, if they are not there any more."""
+    buffer = bytearray(8 << 20)
+    for path in files_of(directory):
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+class Reading:
+    """The measurements of one reader in a fresh process, in a fixed order."""
+
+    def __init__(self, job):
+        self.workload = Workload(job["workload"], job["count"])
+        self.seconds_max = job["seconds_max"]
+        self.first_seconds_max = job["first_seconds_max"]
+        self.rows = range(self.workload.count)
+        # What a view has instead of bytes; batches are taken apart for the check.
+        self.kind = memoryview if job["mode"] == "zero_copy" else bytes
+        self.values = {}
+        self.checksums = {}
+        self.workload.pool  # noqa: B018 - the check needs it: part of the memory before
+        warm(job["directory"])
+        module = importlib.import_module(f"benchmarks.engines.{job['module']}")
+        self.memory_before = memory()
+        begin = time.perf_counter()
+        self.reader = module.Reader(Path(job["directory"]), self.workload, job["mode"])
+        first = next(iter(self.reader.sequential()))
+        self.values["open to first sample"] = time.perf_counter() - begin
+        del first
+
+    def measure(self, task):
+        try:
+            task()
+        except CannotError as reason:
+            self.values[task.__name__] = str(reason)
+
+    def timed(self, start, order, seconds_max=None):
+        return timed_pass(
+            start,
+            self.workload,
+            order,
+            seconds_max or self.seconds_max,
+            self.reader.delivers_batches,
+        )
+
+    def check(self, name, samples, order):
+        self.checksums[name] = checksum(
+            samples, self.workload, order, self.kind, self.reader.delivers_batches
+        )
+
+    def weighted(self):
+        """A first epoch, one with its memory watched, then the one that counts."""
+        begin = time.perf_counter()
+        self.reader.set_weights(self.workload)
+        self.values["set weights"] = time.perf_counter() - begin
+        self.values["weighted, first epoch"] = self.timed(
+            self.reader.weighted, None, self.first_seconds_max
+        )
+        self.watch_memory(self.reader.weighted())
+        self.values["weighted"] = self.timed(self.reader.weighted, None)
+        self.check("weighted", self.reader.weighted(), None)
+
+    def watch_memory(self, items):
+        count = self.workload.count // (256 if self.reader.delivers_batches else 1)
+        peak = memory_peak(items, count, self.seconds_max)
+        self.values["private memory"] = peak["private"] - self.memory_before["private"]
+        self.values["mapped memory"] = peak["mapped"] - self.memory_before["mapped"]
+
+    def sequential(self):
+        self.values["sequential, first epoch"] = self.timed(
+            self.reader.sequential, self.rows, self.first_seconds_max
+        )
+        self.values["sequential"] = self.timed(self.reader.sequential, self.rows)
+        if "private memory" not in self.values:
+            self.watch_memory(self.reader.sequential())
+        self.check("sequential", self.reader.sequential(), self.rows)
+
+    def random(self):
+        order = self.workload.random_rows()
+        self.check("random", map(self.reader.get, order), order)
+        self.values["random"] = self.timed(lambda: map(self.reader.get, order), order)
+
+    def batched(self):
+        order = self.workload.random_rows()
+        parts = [order[i : i + BATCH_ROWS] for i in range(0, len(order), BATCH_ROWS)]
+
+        def samples():
+            return chain.from_iterable(map(self.reader.get_batch, parts))
+
+        self.check("batched", samples(), order)
+        self.values["batched"] = self.timed(samples, order)
+
+
+def read(job):
+    reading = Reading(job)
+    for task in (reading.weighted, reading.sequential, reading.random, reading.batched):
+        reading.measure(task)
+    return {**reading.values, "checksums": reading.checksums}
+
+
+def floors(job):
+    return measure_floors(Path(job["directory"]), job["quick"])
+
+
+if __name__ == "__main__":
+    job = json.loads(sys.argv[1])
+    measured = {"write": write, "read": read, "floors": floors}[job["task"]](job)
+    print(json.dumps(measured), flush=True)
+    # Threads and mappings of an engine that cannot end are none of our business.
+    os._exit(0)
