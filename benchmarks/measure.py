@@ -121,15 +121,17 @@ def memory():
     return {"private": fields["Anonymous"], "mapped": fields["Rss"] - fields["Anonymous"]}
 
 
-def memory_peak(items, count, seconds_max):
-    """The highest memory while `items` (about `count` of them) pass, for a limited time."""
+def memory_peak(items, chunk, seconds_max):
+    """The highest memory while `items` pass, for a limited time."""
     peak = memory()
-    every = max(1, count // MEMORY_READINGS)
-    deadline = time.perf_counter() + seconds_max
-    while time.perf_counter() < deadline:
-        taken = sum(1 for _ in islice(items, every))
-        now = memory()
-        peak = {name: max(peak[name], now[name]) for name in peak}
-        if taken < every:
+    begin = time.perf_counter()
+    reading = 0
+    while (seconds := time.perf_counter() - begin) < seconds_max:
+        taken = sum(1 for _ in islice(items, chunk))
+        if seconds >= reading * seconds_max / MEMORY_READINGS or taken < chunk:
+            reading += 1
+            now = memory()
+            peak = {name: max(peak[name], now[name]) for name in peak}
+        if taken < chunk:
             break
     return peak

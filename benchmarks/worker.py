@@ -155,8 +155,8 @@ class Reading:
         self.check("weighted", self.reader.weighted(), None)
 
     def watch_memory(self, items):
-        count = self.workload.count // (256 if self.reader.delivers_batches else 1)
-        peak = memory_peak(items, count, self.seconds_max)
+        chunk = 1 if self.reader.delivers_batches else self.workload.chunk
+        peak = memory_peak(items, chunk, self.seconds_max)
         self.values["private memory"] = peak["private"] - self.memory_before["private"]
         self.values["mapped memory"] = peak["mapped"] - self.memory_before["mapped"]
 

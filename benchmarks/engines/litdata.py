@@ -1,6 +1,6 @@
 """LitData: chunks of serialized samples, written by one worker, read through a chunk cache."""
 
-from functools import partial
+from functools import cached_property, partial
 
 import litdata
 
@@ -37,13 +37,19 @@ def write(directory, samples):
 class Reader(engines.Reader):
     def __init__(self, directory, workload, mode):
         # A local directory: chunks are read where they lie, not copied to a cache.
-        self.dataset = litdata.StreamingDataset(str(directory / "store"), shuffle=False)
+        self.directory = str(directory / "store")
+        self.dataset = litdata.StreamingDataset(self.directory, shuffle=False)
+
+    @cached_property
+    def rows(self):
+        # The loader decodes neighbours ahead, which random access would throw away.
+        return litdata.StreamingDataset(self.directory, shuffle=False, batch_decode=False)
 
     def sequential(self):
         return map(to_sample, self.dataset)
 
     def get(self, row):
-        return to_sample(self.dataset[row])
+        return to_sample(self.rows[row])
 
     def get_batch(self, rows):
         return [self.get(row) for row in rows]
