@@ -1,6 +1,7 @@
 """The benchmark suite runs from its one command, and notices an engine that does less work."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,20 @@ def test_a_failing_engine_costs_its_own_figures_only(tmp_path):
     record = json.loads(output.read_text())
     assert "no_such_module" in record["failures"]["broken, tiny"]
     assert record["results"]["tiny"]["mmap floor"]["weighted"][0] > 0
+
+
+def test_every_single_step_runs():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "benchmarks/micro.py", "--benchmark-disable", "-q"],
+        cwd=ROOT,
+        env={**os.environ, "MICRO_ROWS": "2000"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 passed" in done.stdout
 
 
 @pytest.fixture(scope="module")
