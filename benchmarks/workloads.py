@@ -34,6 +34,7 @@ class Workload:
         self.name = name
         self.count = count
         self.mean_bytes = mean
+        self.epochs_drawn = 0
         # A lognormal variable has the mean exp(mu + sigma^2 / 2).
         mu = np.log(mean) - sigma**2 / 2
         spread = np.exp(np.random.default_rng(10).normal(mu, sigma, count))
@@ -67,9 +68,13 @@ class Workload:
         return np.random.default_rng(12).random(self.count) + 0.01
 
     def draw(self):
-        """One epoch of rows drawn by weight with replacement: for engines without a sampler."""
+        """The next epoch of rows, drawn by weight with replacement.
+
+        For engines without a sampler: all of them get the same epochs in the same order.
+        """
         cumulated = np.cumsum(self.weights)
-        generator = np.random.default_rng(13)
+        generator = np.random.default_rng((13, self.epochs_drawn))
+        self.epochs_drawn += 1
 
         def block(start):
             points = generator.random(min(DRAW_ROWS, self.count - start)) * cumulated[-1]

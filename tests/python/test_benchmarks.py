@@ -133,7 +133,10 @@ def test_an_engine_without_a_sampler_reads_the_drawn_rows(workload):
 
     reader = Rows()
     reader.set_weights(workload)
-    assert list(reader.weighted()) == list(workload.draw())
+    fresh = Workload(workload.name, workload.count)
+    epochs = [list(fresh.draw()), list(fresh.draw())]
+    assert [list(reader.weighted()), list(reader.weighted())] == epochs
+    assert epochs[0] != epochs[1]
     with pytest.raises(CannotError):
         reader.sequential()
 
