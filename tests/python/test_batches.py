@@ -337,3 +337,14 @@ def test_dropped_iterators_leave_nothing(runtime, cache):
     gc.collect()
     assert len(mappings(cache / "shards")) <= 1
     assert threading.active_count() < 10
+
+
+def test_payloads_of_one_size_become_one_array_in_drawn_order(runtime, tmp_path):
+    samples = [(np.full(32, i, "float32"), {"n": i}) for i in range(100)]
+    path = written(runtime, tmp_path, samples)
+    batch = next(opened(runtime, path, shuffle=True).iter_batches(64))
+    found = drt.payload_arrays(batch, "float32", 32)
+    assert found.shape == (64, 32)
+    assert (found == batch["n"].to_numpy()[:, None]).all()
+    whole = drt.payload_arrays(batch["payload"][:1], "float32", 32, copy=False)
+    assert (whole == found[:1]).all()

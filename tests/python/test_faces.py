@@ -5,6 +5,7 @@ import sys
 import threading
 
 import duckdb
+import nanoarrow
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -57,6 +58,7 @@ def test_every_library_sees_the_same_rows(dataset):
         assert pa.table(dataset).to_pylist() == rows
     assert pl.DataFrame(dataset).to_dicts() == rows
     assert pa.RecordBatchReader.from_stream(dataset).read_all().to_pylist() == rows
+    assert pa.table(nanoarrow.ArrayStream(dataset)).to_pylist() == rows
     relation = duckdb.sql("select * from dataset")
     assert [dict(zip(names, row, strict=True)) for row in relation.fetchall()] == rows
     (counted,) = duckdb.sql(

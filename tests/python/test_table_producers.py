@@ -1,5 +1,6 @@
 """`update_metadata` from every Arrow producer acts as from Polars, or changes nothing."""
 
+import nanoarrow
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -44,7 +45,7 @@ def to_pandas(frame):
 
 
 def to_nanoarrow(frame):
-    return pytest.importorskip("nanoarrow").ArrayStream(frame)
+    return nanoarrow.ArrayStream(frame)
 
 
 def to_batch(frame):
