@@ -27,6 +27,7 @@ UNSAFE_FILES = {
     "crates/ffi/src/faces.rs",
     "crates/ffi/src/payload_in.rs",
     "crates/ffi/src/payload_out.rs",
+    "crates/ffi/src/payloads.rs",
     "crates/ffi/src/samples.rs",
     "fuzz/targets/src/foreign.rs",
 }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::faces::NativeFace;
 use crate::failure::{apart, attended, detached, guarded, to_py};
 use crate::payload_out::NativePayload;
-use crate::samples::PIECE_BYTES;
+use crate::payloads::PIECE_BYTES;
 use crate::tables::NativeTable;
 
 /// A read-only view of one cache.

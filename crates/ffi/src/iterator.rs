@@ -11,7 +11,8 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::cells::metadata_dicts;
 use crate::failure::{Attention, guarded, to_py, without_lock};
-use crate::samples::{PayloadsAhead, SampleMaker};
+use crate::payloads::PayloadsAhead;
+use crate::samples::SampleMaker;
 use crate::shared::Shared;
 
 /// Iterates one window. Threads may share it: each sample goes to one of them.
@@ -130,7 +131,7 @@ impl OpenBlock {
         maker: &SampleMaker,
     ) -> PyResult<Bound<'py, PyAny>> {
         let i = self.next;
-        let data = self.payloads.next(py, maker, &mut self.block, i);
+        let data = self.payloads.next(py, maker.zero_copy, &mut self.block, i);
         if data.is_err() && self.block.is_pending(i) {
             // Interrupted: the next call tries again. What is damaged is passed over.
             return data;
@@ -157,7 +158,7 @@ pub fn block_samples<'py>(
     let mut samples = Vec::with_capacity(block.len());
     let mut payloads = PayloadsAhead::default();
     for (i, metadata) in dicts.into_iter().enumerate() {
-        let data = payloads.next(py, maker, &mut block, i)?;
+        let data = payloads.next(py, maker.zero_copy, &mut block, i)?;
         samples.push(maker.make(py, data, metadata, block.identity(i))?);
     }
     Ok(samples)

@@ -19,6 +19,7 @@ mod failure;
 mod iterator;
 mod payload_in;
 mod payload_out;
+mod payloads;
 mod runtime;
 mod samples;
 mod shared;
