@@ -141,6 +141,7 @@ class Suite:
                 task="write",
                 count=known[0] if known else self.counts[workload],
                 count_is_fixed=fixed,
+                plain=not store.is_peer,
                 seconds_max=WRITE_SECONDS,
                 **job,
             )

@@ -15,7 +15,8 @@ def draw(record, path):
     workloads = record["results"]
     figure = Figure(figsize=(11, 5), layout="constrained")
     panels = figure.subplots(1, len(workloads), sharey=True, squeeze=False)[0]
-    names = [name for name in labels() if any(name in results for results in workloads.values())]
+    read = list(workloads.values())
+    names = [n for n in labels() if any(set(TASKS) & set(results.get(n, {})) for results in read)]
     places = {name: len(names) - number for number, name in enumerate(names)}
     for panel, (workload, results) in zip(panels, workloads.items(), strict=True):
         for marker, (task, title) in zip("o^s", TASKS.items(), strict=True):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.engines import FLOOR, OURS, STORES
+from benchmarks.targets import TARGETS
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 RATES = ("sequential", "weighted", "weighted, first epoch", "random", "batched")
@@ -27,7 +28,7 @@ MIB = 1 << 20
 
 def labels():
     """Engines in the order of the tables, and whether each is a peer."""
-    return {store.label(mode): store.is_peer for store in STORES for mode in store.modes}
+    return {store.label(mode): store.is_peer for store in STORES for mode in store.modes or ("",)}
 
 
 def median(values):
@@ -123,6 +124,28 @@ def ratios_table(record):
     return table(["of the floor, of the best peer", *record["results"]], rows)
 
 
+def figure_text(value):
+    """A rate in three digits, or a ratio in two decimals."""
+    return rate(value) if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def targets_table(record):
+    """Figure and what is wanted; bold where it is missed."""
+    rows = []
+    for target in TARGETS:
+        row = [target.text]
+        for workload, results in record["results"].items():
+            value = target.measure(results) if workload in target.wanted else None
+            if value is None:
+                row.append("-")
+                continue
+            sign = "≤" if target.is_at_most else "≥"
+            text = f"{figure_text(value)} ({sign} {figure_text(target.wanted[workload])})"
+            row.append(text if target.is_met(workload, value) else f"**{text}**")
+        rows.append(row)
+    return table(["target (bold: missed)", *record["results"]], rows)
+
+
 def losses(record):
     """One line for each task in which a peer is ahead of our default mode."""
     for workload, results in record["results"].items():
@@ -170,6 +193,8 @@ def to_markdown(record):
             f"Peers: {versions}."
         ),
         floors_text(record["floors"]),
+        "### Targets",
+        targets_table(record),
         "### Ours in its default mode, beside the floor engine and the best peer",
         ratios_table(record),
     ]

@@ -14,12 +14,15 @@ from itertools import chain
 from pathlib import Path
 
 from benchmarks.engines import CannotError
-from benchmarks.machine import measure_floors
+from benchmarks.machine import measure_floors, write_and_sync
 from benchmarks.measure import checksum, memory, memory_peak, timed_pass
 from benchmarks.workloads import Workload
 
 # Rows asked for at once in batched random access: a training batch.
 BATCH_ROWS = 64
+# What the disk is measured with beside each write of ours: enough for seconds of writing.
+BLOCK = os.urandom(4 << 20)
+PLAIN_BYTES_MAX = 512 << 20
 
 
 def files_of(directory):
@@ -28,9 +31,23 @@ def files_of(directory):
 
 def write_timed(module, directory, workload):
     directory.mkdir(parents=True)
+    prepare = getattr(module, "prepare", Workload.samples)
+    samples = prepare(workload)
     begin = time.perf_counter()
-    module.write(directory, workload.samples())
+    module.write(directory, samples)
     return time.perf_counter() - begin
+
+
+def plain_write(directory, workload):
+    """Samples per second if their payloads were plain blocks of one file, synced at the end."""
+    size = min(int(workload.sizes.sum()), PLAIN_BYTES_MAX)
+    path = directory.with_name("plain.bin")
+    blocks = max(1, size // len(BLOCK))
+    begin = time.perf_counter()
+    write_and_sync(path, BLOCK, blocks)
+    seconds = time.perf_counter() - begin
+    path.unlink()
+    return blocks * len(BLOCK) / seconds * workload.count / int(workload.sizes.sum())
 
 
 def affordable_count(module, directory, workload, seconds_max):
@@ -72,6 +89,8 @@ def write(job):
     if count < workload.count:
         pool, workload = workload.pool, Workload(job["workload"], count)
         workload.pool = pool
+    # The disk changes its speed from minute to minute: measured before and after.
+    plain = [plain_write(directory, workload)] if job["plain"] else []
     before = memory_highest(forget=True)
     seconds = write_timed(module, directory, workload)
     peak = memory_highest()
@@ -80,6 +99,8 @@ def write(job):
         with path.open("rb") as file:
             os.fsync(file.fileno())
     synced = seconds + time.perf_counter() - begin
+    if plain:
+        plain.append(plain_write(directory, workload))
     stored = sum(path.stat().st_blocks * 512 for path in files_of(directory))
     return {
         "count": count,
@@ -88,6 +109,7 @@ def write(job):
         "write memory": peak - before,
         "disk bytes": stored,
         "disk bytes per payload byte": stored / int(workload.sizes.sum()),
+        **({"write, plain": 2 / sum(1 / rate for rate in plain)} if plain else {}),
     }
 
 

@@ -2,8 +2,9 @@
 
 A module of this package has a function `write(directory, samples)` that stores every
 `(bytes, dict)` and makes the store complete, in its own way and with its own sync, and a class
-`Reader`. A sample that a reader delivers is a tuple that starts with the payload as `bytes` and
-the metadata as a `dict` of three columns, both of them made: nothing may be left for later.
+`Reader`. With a function `prepare(workload)` it writes what that returned before the clock starts.
+A sample that a reader delivers is a tuple that starts with the payload as `bytes` and the metadata
+as a `dict` of three columns, both of them made: nothing may be left for later.
 """
 
 from typing import NamedTuple
@@ -60,10 +61,12 @@ class Store(NamedTuple):
 
 FLOOR = "mmap floor"
 OURS = "DatasetRT"
+OURS_ARROW = f"{OURS} Arrow source"
 
 STORES = (
     Store(FLOOR, "floor", is_peer=False),
     Store(OURS, "ours", ("", "zero_copy", "batches", "pread"), is_peer=False),
+    Store(OURS_ARROW, "ours_arrow", (), is_peer=False),
     # Compression on data that cannot be compressed: what its machinery costs.
     Store(f"{OURS} lz4", "ours_lz4", is_peer=False, workloads=("small",)),
     Store(f"{OURS} zstd", "ours_zstd", is_peer=False, workloads=("small",)),

@@ -17,8 +17,7 @@ class Source:
         self.samples = samples
 
     def __iter__(self):
-        for data, metadata in self.samples:
-            yield drt.CacheInput(data, metadata)
+        return iter(self.samples)
 
 
 def write(directory, samples, compression="none"):

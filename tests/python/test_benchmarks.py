@@ -13,14 +13,18 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import measure, report  # noqa: E402
 from benchmarks.engines import STORES, CannotError, Reader  # noqa: E402
+from benchmarks.targets import TARGETS  # noqa: E402
 from benchmarks.workloads import Workload  # noqa: E402
+
+
+ENGINES = ("mmap floor", "DatasetRT", "DatasetRT Arrow source")
 
 
 def test_the_command_measures_every_task_of_every_mode(tmp_path):
     output = tmp_path / "result.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--workloads", "tiny", "large"]
     done = subprocess.run(
-        [*command, "--cache", tmp_path, "--output", output, "--engines", "mmap floor", "DatasetRT"],
+        [*command, "--cache", tmp_path, "--output", output, "--engines", *ENGINES],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -37,6 +41,9 @@ def test_the_command_measures_every_task_of_every_mode(tmp_path):
         assert results["DatasetRT batches"]["weighted"][0] > 0
         assert results["DatasetRT"]["write, durable"][0] > 0
         assert results["DatasetRT"]["disk bytes per payload byte"][0] > 1
+        for label in ("DatasetRT", "DatasetRT Arrow source"):
+            assert results[label]["write"][0] > 0
+            assert results[label]["write, plain"][0] > 0
     assert "| weighted |" in done.stdout
 
 
@@ -162,3 +169,18 @@ def test_the_report_says_where_a_peer_is_ahead():
     assert "LMDB is ahead" in line
     assert "random, one" in line
     assert report.cannot(record) == ["- bagz, random, one: no access by row."]
+
+
+def test_missed_targets_are_bold():
+    ours = {"weighted": [90.0, 110.0], "weighted, first epoch": [50.0], "write": [100.0]}
+    floor = {"weighted": [50.0, 60.0], "write": [400.0]}
+    plain = {"write, plain": [110.0]}
+    results = {"mmap floor": floor, "DatasetRT": ours | plain}
+    lines = report.targets_table({"results": {"small": results, "image": {}}}).splitlines()
+    found = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in lines[2:]}
+    assert len(found) == len(TARGETS)
+    assert found["weighted epoch, of the floor"] == ["1.82 (≥ 1.00)", "- |"]
+    assert found["first weighted epoch, times slower than later ones"][0] == "**2.00 (≤ 1.35)**"
+    # The plain file was slower than the floor engine.
+    assert found["writing, of the slower of floor and plain file"][0] == "0.91 (≥ 0.80)"
+    assert found["one random sample, of LMDB"][0] == "-"
