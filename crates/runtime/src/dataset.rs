@@ -329,7 +329,11 @@ impl Dataset {
         attend()?;
         let mut state = self.state();
         state.cursor.table_replaced(rows).map_err(cursor_error)?;
-        state.snapshot = snapshot;
+        let replaced = std::mem::replace(&mut state.snapshot, snapshot);
+        drop(state);
+        // Its columns may be Python's, which takes the interpreter lock to let them go; who has
+        // that lock may be asking for the state.
+        drop(replaced);
         Ok(())
     }
 
