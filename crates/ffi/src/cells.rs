@@ -1,4 +1,4 @@
-//! Metadata columns of a block as Python dicts, built column by column. Knows no payload.
+//! Metadata as Python objects: the columns of a block as dicts, single cells. Knows no payload.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
+use dataset_rt_storage::read::Cell;
 use dataset_rt_storage::{Error, store};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -17,6 +18,22 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyArray;
 
 use crate::failure::to_py;
+
+/// One value. Python checks that text is UTF-8.
+///
+/// # Errors
+/// When it is not, or memory runs out.
+pub fn cell_object<'py>(py: Python<'py>, cell: Cell<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match cell {
+        Cell::Null => Ok(py.None().into_bound(py)),
+        Cell::Bool(value) => value.into_bound_py_any(py),
+        Cell::Signed(value) => value.into_bound_py_any(py),
+        Cell::Unsigned(value) => value.into_bound_py_any(py),
+        Cell::Float(value) => value.into_bound_py_any(py),
+        Cell::Text(bytes) => PyString::from_bytes(py, bytes).map(Bound::into_any),
+        Cell::Binary(bytes) => bytes.into_bound_py_any(py),
+    }
+}
 
 /// One dict per row of `columns`, with `keys` as keys.
 ///

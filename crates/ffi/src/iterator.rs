@@ -14,12 +14,13 @@ use crate::failure::{Attention, guarded, to_py, without_lock};
 use crate::payloads::PayloadsAhead;
 use crate::samples::SampleMaker;
 use crate::shared::Shared;
+use crate::single::Keys;
 
 /// Iterates one window. Threads may share it: each sample goes to one of them.
 #[pyclass(frozen, module = "dataset_rt._native")]
 pub struct NativeSampleIterator {
     maker: Arc<SampleMaker>,
-    keys: Vec<Py<PyString>>,
+    keys: Keys,
     place: Shared<Place>,
 }
 
@@ -40,7 +41,7 @@ struct OpenBlock {
 
 impl NativeSampleIterator {
     /// Iterates `stream`.
-    pub fn new(maker: Arc<SampleMaker>, keys: Vec<Py<PyString>>, stream: Stream) -> Self {
+    pub fn new(maker: Arc<SampleMaker>, keys: Keys, stream: Stream) -> Self {
         Self { maker, keys, place: Shared::new(Place { stream, loaded: None, block: None }) }
     }
 
