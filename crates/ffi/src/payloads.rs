@@ -22,6 +22,11 @@ pub struct PayloadsAhead {
 }
 
 impl PayloadsAhead {
+    /// Payloads that are made already.
+    pub fn made(&self) -> usize {
+        self.made.len()
+    }
+
     /// The payload of sample `i` of `block`, which is fetched now if it was not yet. Asked for
     /// each sample in turn.
     ///
