@@ -118,7 +118,10 @@ class CachedDataset:
             SampleNotFoundError: It is out of range (an `IndexError`); negative positions do not
                 count from the end.
         """
-        return self._native.sample_at(self._to_position(index))
+        sample = self._native.sample_at_hand(index)
+        if sample is None:
+            sample = self._native.sample_at(self._to_position(index))
+        return sample
 
     def __getitems__(self, indices: Iterable[int]) -> list[CachedSample]:
         """Return the samples at several positions, in the order asked for.
@@ -149,6 +152,9 @@ class CachedDataset:
             TypeError: An argument is not an integer.
             SampleNotFoundError: No sample has this identity (an `IndexError`).
         """
+        found = self._native.item_at_hand(cache_id, sample_id)
+        if found is not None:
+            return found
         cache = to_integer(cache_id, "cache_id")
         sample = to_integer(sample_id, "sample_id")
         if not (0 <= cache <= _U64_MAX and 0 <= sample <= _U64_MAX):

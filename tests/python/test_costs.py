@@ -144,8 +144,8 @@ LIMITS = {
     "batches": SHARED_BY_BLOCKS,
     # 13 calls for each 100 rows.
     "items": {**SHARED_BY_BLOCKS, "calls": 0.4},
-    # One call of ours per sample, and what it calls.
-    "item": {**SHARED_BY_BLOCKS, "calls": 6},
+    # One call of ours per sample, which makes one native call.
+    "item": {**SHARED_BY_BLOCKS, "calls": 3},
     # The payload, and pages of metadata.
     "pread": {**SHARED_BY_BLOCKS, "reads": 8},
 }

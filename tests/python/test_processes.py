@@ -114,6 +114,17 @@ def test_forking_amid_reading_threads_never_hangs(runtime, tmp_path):
     assert not reader.is_alive()
 
 
+def test_a_child_refuses_its_parents_iterator_whatever_was_made_ahead(runtime, cache):
+    iterator = iter(opened(runtime, cache))
+    for _ in range(9):
+        # Blocks of one sample at first, of many later.
+        next(iterator)
+        answer = answers_of_child(multiprocessing.get_context("fork"), read_inherited, iterator)
+        assert isinstance(answer, drt.ConflictError)
+        assert "before the process forked" in str(answer)
+    assert [sample.sample_id for sample in iterator] == list(range(9, 50))
+
+
 def test_the_parent_reads_on_after_forking(runtime, cache):
     dataset = opened(runtime, cache, seed=3, shuffle=True)
     iterator = iter(dataset)

@@ -12,6 +12,7 @@ use crate::faces::NativeFace;
 use crate::failure::{attended, detached, guarded, to_py};
 use crate::iterator::{NativeSampleIterator, block_samples};
 use crate::samples::{SampleMaker, column_keys};
+use crate::single::{self, TableKeys};
 use crate::tables::{NativeTable, import_batches, validate};
 
 /// Samples of a long list that are loaded at once: bounds what is in flight, lets signals in.
@@ -24,6 +25,7 @@ pub struct NativeDataset {
     maker: Arc<SampleMaker>,
     pool: Arc<WorkerPool>,
     stored_keys: Vec<Py<PyString>>,
+    table_keys: TableKeys,
 }
 
 impl NativeDataset {
@@ -39,7 +41,14 @@ impl NativeDataset {
     ) -> PyResult<Self> {
         let names = dataset.schema().columns().iter().map(|column| column.name.as_str());
         let stored_keys = column_keys(py, names);
-        Ok(Self { maker: Arc::new(SampleMaker::new(py, zero_copy)?), pool, stored_keys, dataset })
+        let (maker, table_keys) =
+            (Arc::new(SampleMaker::new(py, zero_copy)?), TableKeys::default());
+        Ok(Self { maker, pool, stored_keys, table_keys, dataset })
+    }
+
+    /// Runs `short`, unless the runtime was closed, about which the long way has more to say.
+    fn at_hand<T>(&self, py: Python<'_>, short: impl FnOnce() -> Option<T>) -> PyResult<Option<T>> {
+        guarded(py, || Ok(if self.pool.was_closed() { None } else { short() }))
     }
 
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
@@ -59,8 +68,7 @@ impl NativeDataset {
         guarded(py, || {
             self.check_open(py)?;
             let stream = self.dataset.claim().map_err(|e| to_py(py, &e))?;
-            let delivered = stream.snapshot().table().delivered();
-            let keys = column_keys(py, delivered.iter().map(|field| field.name().as_str()));
+            let keys = self.table_keys.of(py, stream.snapshot());
             Ok(NativeSampleIterator::new(Arc::clone(&self.maker), keys, stream))
         })
     }
@@ -107,6 +115,24 @@ impl NativeDataset {
         })
     }
 
+    fn sample_at_hand<'py>(
+        &self,
+        py: Python<'py>,
+        i: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.at_hand(py, || single::at_index(&self.maker, &self.table_keys, &self.dataset, i))
+    }
+
+    fn item_at_hand<'py>(
+        &self,
+        py: Python<'py>,
+        cache_id: &Bound<'py, PyAny>,
+        sample_id: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (maker, keys, dataset) = (&self.maker, &self.stored_keys, &self.dataset);
+        self.at_hand(py, || single::physical(maker, keys, dataset, cache_id, sample_id))
+    }
+
     fn samples_at<'py>(
         &self,
         py: Python<'py>,
@@ -116,8 +142,7 @@ impl NativeDataset {
             self.check_open(py)?;
             let (snapshot, positions) =
                 attended(py, |attend| self.dataset.positions_of(&indices, attend))?;
-            let delivered = snapshot.table().delivered();
-            let keys = column_keys(py, delivered.iter().map(|field| field.name().as_str()));
+            let keys = self.table_keys.of(py, &snapshot);
             let mut samples = Vec::with_capacity(positions.len());
             for positions in positions.chunks(PIECE_SAMPLES) {
                 let block = detached(py, || self.dataset.samples_at(&snapshot, positions))?;

@@ -1,6 +1,6 @@
 //! The native sample iterator: one window of the stream as `CachedSample` tuples.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, ArrayRef};
 use dataset_rt_runtime::{Block, Stream};
@@ -14,19 +14,25 @@ use crate::failure::{Attention, guarded, to_py, without_lock};
 use crate::payloads::PayloadsAhead;
 use crate::samples::SampleMaker;
 use crate::shared::Shared;
+use crate::single::Keys;
+
+/// Samples made at once: with two objects each that Python's collector counts, fewer than it lets
+/// be young before it looks at all of them.
+const RUN_SAMPLES: usize = 256;
 
 /// Iterates one window. Threads may share it: each sample goes to one of them.
 #[pyclass(frozen, module = "dataset_rt._native")]
 pub struct NativeSampleIterator {
     maker: Arc<SampleMaker>,
-    keys: Vec<Py<PyString>>,
+    keys: Keys,
     place: Shared<Place>,
+    /// Samples that come before all of `place`: at most [`RUN_SAMPLES`], with payloads that were
+    /// made together. Held for moments in which no Python runs, by who holds the interpreter lock.
+    ready: Mutex<std::vec::IntoIter<Py<PyAny>>>,
 }
 
 struct Place {
     stream: Stream,
-    /// A block whose conversion was interrupted; it is converted again, not lost.
-    loaded: Option<Block>,
     block: Option<OpenBlock>,
 }
 
@@ -35,46 +41,36 @@ struct OpenBlock {
     block: Block,
     next: usize,
     payloads: PayloadsAhead,
+    /// Of the next samples, at most [`RUN_SAMPLES`].
     metadata: std::vec::IntoIter<PyResult<Py<PyDict>>>,
+    /// Why the next sample is lost, when samples before it were made with it.
+    failed: Option<PyErr>,
 }
 
 impl NativeSampleIterator {
     /// Iterates `stream`.
-    pub fn new(maker: Arc<SampleMaker>, keys: Vec<Py<PyString>>, stream: Stream) -> Self {
-        Self { maker, keys, place: Shared::new(Place { stream, loaded: None, block: None }) }
+    pub fn new(maker: Arc<SampleMaker>, keys: Keys, stream: Stream) -> Self {
+        let place = Shared::new(Place { stream, block: None });
+        Self { maker, keys, place, ready: Mutex::default() }
     }
 
-    fn one_dict(&self, py: Python<'_>, block: &Block, i: usize) -> PyResult<Py<PyDict>> {
-        let columns: Vec<ArrayRef> = block.columns().iter().map(|c| c.slice(i, 1)).collect();
-        let mut dicts = metadata_dicts(py, &self.keys, &columns, 1)?;
-        let dict = dicts.pop().map(Bound::unbind);
-        dict.ok_or_else(|| to_py(py, &Error::internal("one row gave no metadata")))
+    /// The next sample that is made already.
+    fn pop(&self) -> Option<Py<PyAny>> {
+        self.ready.try_lock().ok()?.next()
+    }
+
+    fn keep(&self, py: Python<'_>, samples: Vec<Py<PyAny>>) -> PyResult<()> {
+        let failed = |_| to_py(py, &Error::internal("this iterator failed before"));
+        *self.ready.lock().map_err(failed)? = samples.into_iter();
+        Ok(())
     }
 
     /// Brings the next block in hand; false at the end of the window.
-    fn open_next(&self, py: Python<'_>, place: &mut Place) -> PyResult<bool> {
+    fn open_next(py: Python<'_>, place: &mut Place) -> PyResult<bool> {
         place.block = None;
-        let block = match place.loaded.take() {
-            Some(block) => block,
-            None => match Self::load_next(py, place)? {
-                Some(block) => block,
-                None => return Ok(false),
-            },
-        };
-        let converted = metadata_dicts(py, &self.keys, block.columns(), block.len());
-        let metadata: Vec<PyResult<Py<PyDict>>> = match converted {
-            Ok(dicts) => dicts.into_iter().map(|dict| Ok(dict.unbind())).collect(),
-            // Only the samples whose values cannot be shown are lost.
-            Err(error) if has_no_python_form(py, &error) => {
-                (0..block.len()).map(|i| self.one_dict(py, &block, i)).collect()
-            }
-            Err(error) => {
-                place.loaded = Some(block);
-                return Err(error);
-            }
-        };
-        let (payloads, metadata) = (PayloadsAhead::default(), metadata.into_iter());
-        place.block = Some(OpenBlock { block, next: 0, payloads, metadata });
+        let Some(block) = Self::load_next(py, place)? else { return Ok(false) };
+        let (payloads, metadata) = (PayloadsAhead::default(), Vec::new().into_iter());
+        place.block = Some(OpenBlock { block, next: 0, payloads, metadata, failed: None });
         Ok(true)
     }
 
@@ -107,16 +103,25 @@ impl NativeSampleIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        // Neither waits nor lets go of the interpreter lock: no door, no turn to take.
+        if self.place.is_open()
+            && let Some(sample) = self.pop()
+        {
+            return Ok(Some(sample.into_bound(py)));
+        }
         guarded(py, || {
             let mut held = self.place.lock(py)?;
             let place = &mut *held;
             loop {
-                if let Some(open) = &mut place.block
-                    && open.metadata.len() > 0
-                {
-                    return open.deliver(py, &self.maker).map(Some);
+                // Left by the thread whose turn it was before.
+                if let Some(sample) = self.pop() {
+                    return Ok(Some(sample.into_bound(py)));
                 }
-                if !self.open_next(py, place)? {
+                if let Some(open) = &mut place.block
+                    && open.is_unfinished()
+                {
+                    self.keep(py, open.make_run(py, &self.maker, &self.keys)?)?;
+                } else if !Self::open_next(py, place)? {
                     return Ok(None);
                 }
             }
@@ -125,7 +130,65 @@ impl NativeSampleIterator {
 }
 
 impl OpenBlock {
-    fn deliver<'py>(
+    fn is_unfinished(&self) -> bool {
+        self.next < self.block.len() || self.failed.is_some()
+    }
+
+    /// Makes the next samples, at least one: those whose payloads were made together.
+    fn make_run(
+        &mut self,
+        py: Python<'_>,
+        maker: &SampleMaker,
+        keys: &[Py<PyString>],
+    ) -> PyResult<Vec<Py<PyAny>>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if self.metadata.len() == 0 {
+            self.metadata = self.convert(py, keys)?.into_iter();
+        }
+        let mut samples = Vec::with_capacity(self.metadata.len());
+        loop {
+            match self.make_next(py, maker) {
+                Ok(sample) => samples.push(sample.unbind()),
+                Err(error) if samples.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Ok(samples);
+                }
+            }
+            // What can fail begins a run.
+            let is_shown = matches!(self.metadata.as_slice().first(), Some(Ok(_)));
+            if !is_shown || self.payloads.made() == 0 {
+                return Ok(samples);
+            }
+        }
+    }
+
+    /// Metadata of the next samples. Nothing has happened when it is interrupted.
+    fn convert(
+        &self,
+        py: Python<'_>,
+        keys: &[Py<PyString>],
+    ) -> PyResult<Vec<PyResult<Py<PyDict>>>> {
+        let dicts = |from: usize, count: usize| {
+            let columns = self.block.columns().iter().map(|column| column.slice(from, count));
+            metadata_dicts(py, keys, &columns.collect::<Vec<ArrayRef>>(), count)
+        };
+        let count = RUN_SAMPLES.min(self.block.len() - self.next);
+        match dicts(self.next, count) {
+            Ok(dicts) => Ok(dicts.into_iter().map(|dict| Ok(dict.unbind())).collect()),
+            // Only the samples whose values cannot be shown are lost.
+            Err(error) if has_no_python_form(py, &error) => {
+                let lost = || to_py(py, &Error::internal("one row gave no metadata"));
+                let one = |i| Ok(dicts(i, 1)?.pop().ok_or_else(lost)?.unbind());
+                Ok((self.next..self.next + count).map(one).collect())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_next<'py>(
         &mut self,
         py: Python<'py>,
         maker: &SampleMaker,

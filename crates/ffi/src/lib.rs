@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
-//! out of it       cells, samples, payload_out, tables    blocks -> Python objects
+//! out of it       cells, samples, single, payload_out, tables    blocks, samples -> Python objects
 //! classes         runtime (write), dataset, iterator, batches (shared), faces, cache
 //! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
@@ -23,6 +23,7 @@ mod payloads;
 mod runtime;
 mod samples;
 mod shared;
+mod single;
 mod source;
 mod tables;
 mod values;

@@ -2,7 +2,7 @@
 
 use dataset_rt_runtime::Block;
 use dataset_rt_storage::Error;
-use dataset_rt_storage::read::Payload;
+use dataset_rt_storage::read::{Payload, PayloadAtHand};
 use dataset_rt_storage::store::Section;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -22,6 +22,11 @@ pub struct PayloadsAhead {
 }
 
 impl PayloadsAhead {
+    /// Payloads that are made already.
+    pub fn made(&self) -> usize {
+        self.made.len()
+    }
+
     /// The payload of sample `i` of `block`, which is fetched now if it was not yet. Asked for
     /// each sample in turn.
     ///
@@ -98,6 +103,20 @@ fn copied_in_pieces<'py>(
     }
     block.release(i);
     Ok(target)
+}
+
+/// The payload of a single sample, unless it is so long that signals have to be looked for
+/// meanwhile, or Python fails.
+pub fn object_at_hand<'py>(
+    py: Python<'py>,
+    zero_copy: bool,
+    payload: &PayloadAtHand<'_>,
+) -> Option<Bound<'py, PyAny>> {
+    if zero_copy {
+        let owner = Bound::new(py, NativePayload::new(payload.share()?)).ok()?;
+        return PyMemoryView::from(owner.as_any()).ok().map(Bound::into_any);
+    }
+    (payload.bytes().len() <= PIECE_BYTES).then(|| copied_bytes(py, payload.bytes()).ok())?
 }
 
 /// The payload as Python sees it: copied into `bytes`, or a view of where it lies.

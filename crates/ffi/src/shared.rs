@@ -115,6 +115,11 @@ impl<T: Send> Shared<T> {
         Self { place, holder, queue: Queue::default(), pid: fork_gate::process() }
     }
 
+    /// Whether nobody waits for a turn, and this is the process it belongs to.
+    pub fn is_open(&self) -> bool {
+        self.queue.is_empty() && check_process(self.pid).is_ok()
+    }
+
     /// Waits for other threads that share the iterator, but never while it holds the interpreter
     /// lock, nor for that lock while it holds this one; looks for signals meanwhile.
     ///

@@ -109,6 +109,15 @@ impl ActiveTable {
         })
     }
 
+    /// The array that holds delivered column `column` of row `row` of a user's table, and the row
+    /// in it.
+    pub fn delivered_cell(&self, column: usize, row: u64) -> Option<(&dyn Array, usize)> {
+        let Kind::Checked { table, delivered_at } = &self.kind else { return None };
+        let (chunk, row) = table.place_of(row as usize)?;
+        let array = table.batches().get(chunk)?.columns().get(*delivered_at.get(column)?)?;
+        Some((array.as_ref(), row))
+    }
+
     /// The delivered columns for `rows` of the table, whose samples are `samples`.
     ///
     /// # Errors

@@ -213,22 +213,27 @@ impl Dataset {
         indices: &[u64],
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(Arc<Snapshot>, Vec<u64>)> {
-        let (snapshot, window) = {
-            let state = self.state();
-            (Arc::clone(&state.snapshot), state.cursor.peek())
-        };
+        let (snapshot, start, len) = self.next_epoch();
         let positions: Vec<u64> = indices
             .iter()
-            .map(|&i| match window.start.checked_add(i) {
-                Some(position) if i < window.len => Ok(position),
+            .map(|&i| match start.checked_add(i) {
+                Some(position) if i < len => Ok(position),
                 _ => Err(Error::new(
                     Kind::SampleNotFound,
-                    format!("index {i} is out of range; expected 0 <= index < {}", window.len),
+                    format!("index {i} is out of range; expected 0 <= index < {len}"),
                 )),
             })
             .collect::<Result<_>>()?;
         snapshot.prepare(attend)?;
         Ok((snapshot, positions))
+    }
+
+    /// The snapshot of now, first position and length of the epoch that the next iterator would
+    /// read.
+    pub fn next_epoch(&self) -> (Arc<Snapshot>, u64, u64) {
+        let state = self.state();
+        let window = state.cursor.peek();
+        (Arc::clone(&state.snapshot), window.start, window.len)
     }
 
     /// The samples at any stream positions of a snapshot, in the order given.
@@ -329,7 +334,11 @@ impl Dataset {
         attend()?;
         let mut state = self.state();
         state.cursor.table_replaced(rows).map_err(cursor_error)?;
-        state.snapshot = snapshot;
+        let replaced = std::mem::replace(&mut state.snapshot, snapshot);
+        drop(state);
+        // Its columns may be Python's, which takes the interpreter lock to let them go; who has
+        // that lock may be asking for the state.
+        drop(replaced);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -87,12 +88,13 @@ fn work(shared: &Shared) {
 pub struct WorkerPool {
     num_workers: usize,
     crew: Crew,
+    was_closed: AtomicBool,
 }
 
 impl WorkerPool {
     /// Starts `num_workers` threads.
     pub fn new(num_workers: usize) -> Self {
-        Self { num_workers, crew: Crew::start(num_workers) }
+        Self { num_workers, crew: Crew::start(num_workers), was_closed: AtomicBool::new(false) }
     }
 
     /// Threads that were asked for.
@@ -114,6 +116,11 @@ impl WorkerPool {
         self.crew().shared.lock().is_closed
     }
 
+    /// Whether it was closed, be it by a parent of this process. Takes no lock and asks nobody.
+    pub fn was_closed(&self) -> bool {
+        self.was_closed.load(Ordering::Relaxed)
+    }
+
     /// Queues `job`. After [`WorkerPool::close`] it is dropped unrun.
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let shared = &self.crew().shared;
@@ -127,6 +134,7 @@ impl WorkerPool {
 
     /// Ends the threads once their current jobs are done; queued jobs are dropped.
     pub fn close(&self) {
+        self.was_closed.store(true, Ordering::Relaxed);
         let crew = self.crew();
         let dropped = {
             let mut queue = crew.shared.lock();

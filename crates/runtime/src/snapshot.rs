@@ -55,6 +55,11 @@ impl Snapshot {
         }
     }
 
+    /// The order of the table, if it is known already.
+    pub fn plan_if_made(&self) -> Option<&Plan> {
+        self.plan.get()
+    }
+
     /// The order of the table, worked out by one thread while others wait for it. `attend` is
     /// called many times a second; its error ends the work or the wait.
     ///

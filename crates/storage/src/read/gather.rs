@@ -121,6 +121,16 @@ impl<'a> Cells<'a> {
         Ok((layout, row - self.batch.start))
     }
 
+    /// Consecutive rows of one batch at the beginning of `rows`, and what comes after them.
+    #[inline]
+    fn next_run<'r>(&mut self, rows: &'r [u64]) -> Result<Option<(Range<u64>, &'r [u64])>> {
+        let Some(&first) = rows.first() else { return Ok(None) };
+        self.seek(first)?;
+        let in_batch = rows.iter().zip(first..self.batch.end);
+        let len = in_batch.take_while(|(row, expected)| *row == expected).count();
+        Ok(Some((first..first + len as u64, rows.get(len..).unwrap_or_default())))
+    }
+
     /// The file range of buffer `role` of this column.
     #[inline]
     fn buffer(&self, layout: &BatchLayout, role: usize) -> Result<Range<u64>> {
@@ -164,11 +174,19 @@ impl<'a> Cells<'a> {
 
     fn read_fixed<const WIDTH: usize>(&mut self, rows: &[u64]) -> Result<Buffer> {
         let mut values = MutableBuffer::with_capacity(rows.len().saturating_mul(WIDTH));
-        for &row in rows {
-            let (layout, row) = self.seek(row)?;
+        let mut rest = rows;
+        while let Some((run, later)) = self.next_run(rest)? {
+            let (layout, row) = self.seek(run.start)?;
             let buffer = self.buffer(layout, 1)?;
-            let range = part(&buffer, row.saturating_mul(WIDTH as u64), WIDTH as u64)?;
-            values.extend_from_slice(self.values.get(range)?);
+            let offset = row.saturating_mul(WIDTH as u64);
+            if later.len() + 1 == rest.len() {
+                let value = self.values.get(part(&buffer, offset, WIDTH as u64)?)?;
+                values.extend_from_slice(value.first_chunk::<WIDTH>().map_or(value, |v| &v[..]));
+            } else {
+                let len = (run.end - run.start).saturating_mul(WIDTH as u64);
+                values.extend_from_slice(self.values.get(part(&buffer, offset, len)?)?);
+            }
+            rest = later;
         }
         Ok(values.into())
     }
@@ -178,21 +196,31 @@ impl<'a> Cells<'a> {
         let mut offsets = Vec::with_capacity(rows.len().saturating_add(1));
         let mut values: Vec<u8> = Vec::new();
         offsets.push(0_i64);
-        for &row in rows {
-            let (layout, local) = self.seek(row)?;
-            let pair = part(&self.buffer(layout, 1)?, local.saturating_mul(8), 16)?;
+        let mut rest = rows;
+        while let Some((run, later)) = self.next_run(rest)? {
+            let (layout, local) = self.seek(run.start)?;
+            let len = (run.end - run.start).saturating_add(1).saturating_mul(8);
+            let pairs = part(&self.buffer(layout, 1)?, local.saturating_mul(8), len)?;
             let all = self.buffer(layout, 2)?;
-            let cell = cell_range(self.offsets.get(pair)?, &all).ok_or_else(|| {
-                Error::corrupt(format!(
-                    "offsets of row {row} point outside its column; rebuild the cache; in {}",
-                    self.name
-                ))
-            })?;
-            let cell = self.values.get(cell)?;
-            values.try_reserve(cell.len()).map_err(|_| too_large(cell.len() as u64))?;
-            values.extend_from_slice(cell);
-            // A vector holds less than 2^63 bytes.
-            offsets.push(values.len() as i64);
+            // Neighbours lie side by side, and are copied together.
+            let mut together: Option<Range<u64>> = None;
+            let kept = values.len() as u64;
+            for (row, pair) in run.zip(self.offsets.get(pairs)?.windows(16).step_by(8)) {
+                let cell = cell_range(pair, &all).ok_or_else(|| {
+                    Error::corrupt(format!(
+                        "offsets of row {row} point outside its column; rebuild the cache; in {}",
+                        self.name
+                    ))
+                })?;
+                let start = together.map_or(cell.start, |cells| cells.start);
+                // A vector holds less than 2^63 bytes.
+                offsets.push((kept + (cell.end - start)) as i64);
+                together = Some(start..cell.end);
+            }
+            let cells = self.values.get(together.unwrap_or_default())?;
+            values.try_reserve(cells.len()).map_err(|_| too_large(cells.len() as u64))?;
+            values.extend_from_slice(cells);
+            rest = later;
         }
         Ok(vec![Buffer::from_vec(offsets), Buffer::from_vec(values)])
     }
@@ -200,7 +228,7 @@ impl<'a> Cells<'a> {
 
 /// `len` bytes at `offset` of a buffer.
 #[inline]
-fn part(buffer: &Range<u64>, offset: u64, len: u64) -> Result<Range<u64>> {
+pub(super) fn part(buffer: &Range<u64>, offset: u64, len: u64) -> Result<Range<u64>> {
     let start = buffer.start.saturating_add(offset);
     let end = start.saturating_add(len);
     if end > buffer.end {
@@ -215,7 +243,7 @@ fn read_bit(window: &mut Window<'_>, buffer: &Range<u64>, row: u64) -> Result<bo
 }
 
 /// The file range of a cell within `values`, from the 16 bytes of its two offsets.
-fn cell_range(pair: &[u8], values: &Range<u64>) -> Option<Range<u64>> {
+pub(super) fn cell_range(pair: &[u8], values: &Range<u64>) -> Option<Range<u64>> {
     let (start, end) = pair.split_first_chunk::<8>()?;
     let start = u64::try_from(i64::from_le_bytes(*start)).ok()?;
     let end = u64::try_from(i64::from_le_bytes(end.try_into().ok()?)).ok()?;

@@ -69,7 +69,7 @@ impl Cache {
     }
 
     /// The shard that holds `row`.
-    fn shard_of(&self, row: u64) -> Result<u32> {
+    pub(super) fn shard_of(&self, row: u64) -> Result<u32> {
         if row >= self.rows() {
             return Err(Error::new(
                 Kind::SampleNotFound,

@@ -5,11 +5,13 @@
 //! locate            row -> PayloadPlace, by the index
 //! payload           places -> payloads, with a Fetcher per thread
 //! gather            rows of one metadata column -> Arrow array
+//! at_hand           one row of verified, mapped files, or nothing
 //! metadata, shard   whole files -> record batches (columns)
 //!    ^
 //! file              opened on first use, verified block by block
 //! ```
 
+mod at_hand;
 mod cache;
 mod columns;
 mod expansion;
@@ -23,6 +25,7 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
+pub use at_hand::{Cell, PayloadAtHand, RowAtHand};
 pub use cache::Cache;
 pub use locate::PayloadPlace;
 pub use open::OpenOptions;

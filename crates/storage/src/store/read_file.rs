@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::fstatfs;
+use rustix::fs::{FileType, fstat, fstatfs, lstat};
+use rustix::io::Errno;
 
 use super::guard::{guarded, unreadable};
 use super::identity::{Baseline, FileIdentity};
@@ -55,8 +56,8 @@ impl ReadFile {
                 _ => return Err(failed(e)),
             },
         };
-        let meta = file.metadata().map_err(failed)?;
-        if !meta.is_file() {
+        let stat = fstat(&file).map_err(|e| failed(e.into()))?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(not_a_file(path));
         }
         let is_mapped = match io {
@@ -65,12 +66,12 @@ impl ReadFile {
             IoMode::Auto => !is_on_network(&file),
         };
         // An empty file cannot be mapped; there is nothing to read in it either.
-        let access = if is_mapped && meta.len() > 0 {
+        let access = if is_mapped && stat.st_size > 0 {
             Access::Mapped(Mapping::new(&file, path)?)
         } else {
             Access::Offsets(file)
         };
-        let baseline = Baseline::new(FileIdentity::of(&meta));
+        let baseline = Baseline::new(FileIdentity::of(&stat));
         Ok(Self { path: path.to_owned(), baseline, access })
     }
 
@@ -131,14 +132,14 @@ impl ReadFile {
     /// # Errors
     /// When that cannot be told.
     pub fn changed(&self) -> Result<bool> {
-        let meta = match &self.access {
-            Access::Offsets(file) => file.metadata(),
-            Access::Mapped(_) => fs::symlink_metadata(&self.path),
+        let stat = match &self.access {
+            Access::Offsets(file) => fstat(file),
+            Access::Mapped(_) => lstat(&self.path),
         };
-        let now = match meta {
-            Ok(meta) => FileIdentity::of(&meta),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(Error::from_io("look at", &self.path, &e)),
+        let now = match stat {
+            Ok(stat) => FileIdentity::of(&stat),
+            Err(Errno::NOENT) => return Ok(false),
+            Err(e) => return Err(Error::from_io("look at", &self.path, &e.into())),
         };
         Ok(now.is_same_file(&self.identity()) && !self.baseline.holds(now))
     }

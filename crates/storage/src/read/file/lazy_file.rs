@@ -65,6 +65,15 @@ impl LazyFile {
         }
     }
 
+    /// [`LazyFile::mapped`] where the file was opened before.
+    #[inline]
+    pub fn mapped_already<'a>(&'a self, section: Section<'a>) -> Option<&'a [u8]> {
+        match self.opened.get()? {
+            Opened::Mapped(mapped) => mapped.mapping.bytes(section).ok(),
+            Opened::Read(_) => None,
+        }
+    }
+
     /// `range` of a mapped file, to be touched in guarded sections or by others.
     pub fn view(&self, range: &Range<u64>) -> Result<Buffer> {
         let place = self.check_range(range)?;

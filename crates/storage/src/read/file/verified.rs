@@ -89,6 +89,17 @@ impl VerifiedFile {
         })
     }
 
+    /// [`VerifiedFile::view`] where nothing has to be opened or read for it.
+    #[inline]
+    pub fn view_at_hand<'a>(&'a self, section: Section<'a>) -> Option<MappedView<'a>> {
+        let bytes = self.file.mapped_already(section)?;
+        let checks = match &self.chain {
+            None => None,
+            Some(_) => Some(self.checks.get()?),
+        };
+        Some(MappedView { section, file: self, bytes, checks })
+    }
+
     /// The verified bytes of `range`: shared with the mapping, or read. What touches shared ones
     /// does so in a section, or is nobody of ours.
     pub fn buffer(&self, section: Section<'_>, range: Range<u64>) -> Result<Buffer> {
@@ -280,6 +291,17 @@ impl<'a> MappedView<'a> {
             Some(bytes) if is_known => Ok(bytes),
             _ => self.file.slice(self.section, range),
         }
+    }
+}
+
+impl<'a> MappedView<'a> {
+    /// The bytes of `range` where all of its blocks were verified before.
+    #[inline]
+    pub fn at_hand(&self, range: Range<u64>) -> Option<&'a [u8]> {
+        let is_verified =
+            |checks: &Checks| blocks_of(&range).all(|block| checks.is_verified(block));
+        let bytes = self.bytes.get(range.start as usize..range.end as usize)?;
+        self.checks.is_none_or(is_verified).then_some(bytes)
     }
 }
 

@@ -21,6 +21,11 @@ use crate::{Error, Result};
 pub struct Payload(pub(super) Buffer);
 
 impl Payload {
+    /// The bytes of verified, mapped memory.
+    pub(in crate::read) fn shared(bytes: Buffer) -> Self {
+        Self(bytes)
+    }
+
     /// The bytes. What is made of them is handed on after [`Cache::check_shard_unchanged`].
     pub fn bytes<'a>(&'a self, _inside: Section<'a>) -> &'a [u8] {
         self.0.as_slice()

@@ -106,11 +106,15 @@ impl Written {
 
     pub fn check_gathered(&self, cache: &Cache) -> Result<()> {
         let total = self.payloads.len() as u64;
-        let rows: Vec<u64> = (0..total + 5).map(|i| i * 7 % total).collect();
-        let picks = UInt64Array::from(rows.clone());
-        for (column, expected) in self.columns.columns().iter().enumerate() {
-            let expected = arrow_select::take::take(expected, &picks, None).unwrap();
-            assert_eq!(&cache.gather(column, &rows)?, &expected, "column {column}");
+        let scattered: Vec<u64> = (0..total + 5).map(|i| i * 7 % total).collect();
+        let in_order: Vec<u64> = (0..total).collect();
+        let short_runs: Vec<u64> = (0..total + 5).map(|i| (i / 5 * 3 + i % 5) % total).collect();
+        for rows in [scattered, in_order, short_runs] {
+            let picks = UInt64Array::from(rows.clone());
+            for (column, expected) in self.columns.columns().iter().enumerate() {
+                let expected = arrow_select::take::take(expected, &picks, None).unwrap();
+                assert_eq!(&cache.gather(column, &rows)?, &expected, "column {column}");
+            }
         }
         Ok(())
     }
