@@ -121,13 +121,17 @@ impl Files {
         if self.shards.is_full_for(group) {
             self.close_shard(false)?;
         }
-        let index = &mut self.index;
-        self.shards.write(group, &mut |record| index.write(&record.encode()))?;
+        let Self { shards, index, content, .. } = self;
+        side_by_side(
+            rows.raw_bytes(),
+            || shards.write(group, &mut |record| index.write(&record.encode())),
+            || content.update(rows.columns(), rows.payload()),
+        )?;
         self.take(rows.columns(), rows.payload())
     }
 
+    /// Takes rows that are in their shard and in the content digest.
     fn take(&mut self, columns: &[ArrayRef], payload: &LargeBinaryArray) -> Result<()> {
-        self.content.update(columns, payload)?;
         self.metadata.push(columns)?;
         self.rows += payload.len() as u64;
         let offsets = payload.value_offsets();
@@ -170,6 +174,7 @@ impl Files {
             };
             let index = &mut self.index;
             payloads.index_records(self.kind, &mut |record| index.write(&record.encode()))?;
+            self.content.update(&batch.columns, &batch.payload)?;
             self.take(&batch.columns, &batch.payload)?;
         }
         if self.rows - first != entry.rows {
@@ -238,6 +243,36 @@ impl Files {
         };
         Ok((manifest, self.shards))
     }
+}
+
+/// Fewer bytes are hashed before a thread for them has started.
+const THREAD_BYTES: u64 = 512 * 1024;
+
+/// Both for `bytes` of rows, on two threads where that pays and there are two.
+fn side_by_side(
+    bytes: u64,
+    here: impl FnOnce() -> Result<()>,
+    beside: impl FnOnce() -> Result<()> + Send,
+) -> Result<()> {
+    let mut waiting = Some(beside);
+    if bytes >= THREAD_BYTES {
+        std::thread::scope(|scope| {
+            let beside = &mut waiting;
+            let thread = std::thread::Builder::new()
+                .name("dataset-rt-digest".to_owned())
+                .spawn_scoped(scope, move || beside.take().map_or(Ok(()), |work| work()));
+            here()?;
+            match thread.map(|thread| thread.join()) {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // No second thread is to be had: the work still waits.
+                Err(_) => Ok(()),
+            }
+        })?;
+    } else {
+        here()?;
+    }
+    waiting.map_or(Ok(()), |work| work())
 }
 
 fn write_leaves(digests: &mut HashedFile, leaves: &[Digest]) -> Result<()> {
