@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use arrow_schema::SchemaRef;
 
+use super::beside::side_by_side;
 use super::commit::{Identity, WriteOptions};
 use super::encode::{EncodedGroup, shard_schema};
 use super::hashed_file::HashedFile;
@@ -123,7 +124,7 @@ impl Files {
         }
         let Self { shards, index, content, .. } = self;
         side_by_side(
-            rows.raw_bytes(),
+            rows.payload().value_data().len(),
             || shards.write(group, &mut |record| index.write(&record.encode())),
             || content.update(rows.columns(), rows.payload()),
         )?;
@@ -243,36 +244,6 @@ impl Files {
         };
         Ok((manifest, self.shards))
     }
-}
-
-/// Fewer bytes are hashed before a thread for them has started.
-const THREAD_BYTES: u64 = 512 * 1024;
-
-/// Both for `bytes` of rows, on two threads where that pays and there are two.
-fn side_by_side(
-    bytes: u64,
-    here: impl FnOnce() -> Result<()>,
-    beside: impl FnOnce() -> Result<()> + Send,
-) -> Result<()> {
-    let mut waiting = Some(beside);
-    if bytes >= THREAD_BYTES {
-        std::thread::scope(|scope| {
-            let beside = &mut waiting;
-            let thread = std::thread::Builder::new()
-                .name("dataset-rt-digest".to_owned())
-                .spawn_scoped(scope, move || beside.take().map_or(Ok(()), |work| work()));
-            here()?;
-            match thread.map(|thread| thread.join()) {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                // No second thread is to be had: the work still waits.
-                Err(_) => Ok(()),
-            }
-        })?;
-    } else {
-        here()?;
-    }
-    waiting.map_or(Ok(()), |work| work())
 }
 
 fn write_leaves(digests: &mut HashedFile, leaves: &[Digest]) -> Result<()> {
