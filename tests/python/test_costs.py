@@ -198,9 +198,11 @@ WRITING_MIBS = (
                 (shard,) = pathlib.Path(sys.argv[1]).glob(".samples.partial/shards/*")
                 self.size, self.dirty = os.path.getsize(shard), dirty_bytes(shard)
 
-        COUNT = 200
+        COUNT = 400
         source = Source()
-        config = drt.WriterConfig(show_progress=False, prefetch_bytes=16 * MIB)
+        config = drt.WriterConfig(
+            show_progress=False, prefetch_bytes=16 * MIB, max_shard_bytes=1024 * MIB
+        )
         runtime = drt.DatasetRuntime(num_workers=2)
         def write():
             (result,) = runtime.write_cache(source, sys.argv[1], writer_config=config)
@@ -214,8 +216,8 @@ WRITING_MIBS = (
 def test_writing_a_mebibyte_costs_few_faults_and_few_calls(tmp_path):
     spent = json.loads(run_script(WRITING_MIBS, tmp_path))
     print("writing MiBs", spent)
-    # A fresh buffer for every group would cost 256 faults a MiB; a few are filled the first time.
-    assert_below(spent, {"writes": 1, "faults": 100, "waits": 10})
+    # Fresh buffers cost up to 256 faults a MiB; the first few are filled for the first time.
+    assert_below(spent, {"writes": 1, "faults": 50, "waits": 10})
 
 
 def test_the_disk_writes_while_the_source_still_yields(tmp_path):
@@ -225,6 +227,6 @@ def test_the_disk_writes_while_the_source_still_yields(tmp_path):
     if kind.stdout.strip() == "tmpfs":
         pytest.skip("a file system in memory has no disk")
     spent = json.loads(run_script(WRITING_MIBS, tmp_path))
-    assert spent["size"] > 128 << 20
+    assert spent["size"] > 256 << 20
     # The newest 8 MiB may not have been begun, and as much again may just have been written.
     assert spent["dirty"] <= 32 << 20, spent
