@@ -7,6 +7,7 @@ cost per sample where there should be one per block is noticed, and noise is not
 """
 
 import json
+import subprocess
 
 import pytest
 from conftest import run_script, written
@@ -167,3 +168,65 @@ def test_writing_costs_per_sample_stay_below_their_limits(tmp_path):
     spent = json.loads(run_script(WRITING, tmp_path, "", COUNT))
     print("writing", spent)
     assert_below(spent, {"reads": PER_BLOCK, "writes": PER_BLOCK, "waits": 0.1, "calls": 6})
+
+
+WRITING_MIBS = (
+    COUNTERS
+    + """
+        import ctypes, os, pathlib
+        MIB = 1 << 20
+
+        class CacheStat(ctypes.Structure):
+            names = "cached", "dirty", "written", "evicted", "recently"
+            _fields_ = [(name, ctypes.c_uint64) for name in names]
+
+        def dirty_bytes(path):
+            # Bytes of a file that are in memory only and not even on their way to the disk.
+            whole, stat = (ctypes.c_uint64 * 2)(0, 0), CacheStat()
+            with open(path) as file:
+                call = ctypes.CDLL(None).syscall
+                if call(451, file.fileno(), ctypes.byref(whole), ctypes.byref(stat), 0) != 0:
+                    return 0
+            return stat.dirty * os.sysconf("SC_PAGE_SIZE")
+
+        class Source:
+            name = "samples"
+            def __iter__(self):
+                payload = bytearray(MIB)
+                for i in range(COUNT):
+                    yield drt.CacheInput(payload, {"label": i})
+                (shard,) = pathlib.Path(sys.argv[1]).glob(".samples.partial/shards/*")
+                self.size, self.dirty = os.path.getsize(shard), dirty_bytes(shard)
+
+        COUNT = 400
+        source = Source()
+        config = drt.WriterConfig(
+            show_progress=False, prefetch_bytes=16 * MIB, max_shard_bytes=1024 * MIB
+        )
+        runtime = drt.DatasetRuntime(num_workers=2)
+        def write():
+            (result,) = runtime.write_cache(source, sys.argv[1], writer_config=config)
+            assert isinstance(result, drt.CacheWriteSuccess), result
+        spent = {name: value / COUNT for name, value in counted(write).items()}
+        print(json.dumps({**spent, "size": source.size, "dirty": source.dirty}))
+    """
+)
+
+
+def test_writing_a_mebibyte_costs_few_faults_and_few_calls(tmp_path):
+    spent = json.loads(run_script(WRITING_MIBS, tmp_path))
+    print("writing MiBs", spent)
+    # Fresh buffers cost up to 256 faults a MiB; the first few are filled for the first time.
+    assert_below(spent, {"writes": 1, "faults": 50, "waits": 10})
+
+
+def test_the_disk_writes_while_the_source_still_yields(tmp_path):
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True
+    )
+    if kind.stdout.strip() == "tmpfs":
+        pytest.skip("a file system in memory has no disk")
+    spent = json.loads(run_script(WRITING_MIBS, tmp_path))
+    assert spent["size"] > 256 << 20
+    # The newest 8 MiB may not have been begun, and as much again may just have been written.
+    assert spent["dirty"] <= 32 << 20, spent

@@ -211,7 +211,7 @@ PRELUDE = """
 WRITES = {
     "in the source": """
         import itertools
-        interrupt(lambda: write(Source(itertools.repeat(b"x" * 1000))))
+        interrupt(lambda: write(Source(itertools.repeat(b"x" * 100))))
     """,
     "in a sleeping source": """
         interrupt(lambda: write(Source(time.sleep(60) for _ in range(2))))

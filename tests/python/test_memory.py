@@ -206,6 +206,46 @@ def test_a_payload_far_above_the_budget_is_held_a_few_times_and_no_other_beside_
     assert reader < 250
 
 
+# The default writer holds at most 256 MiB and twice the largest payload beyond its source, for any
+# number of rows and columns; half of that where no metadata wait for their batch.
+UNBUDGETED = {
+    "large payloads": ("none", "Payloads(4 * MIB, 250)", 200),
+    "large payloads, zstd": ("zstd", "Payloads(4 * MIB, 250)", 200),
+    "large payloads, lz4": ("lz4", "Payloads(4 * MIB, 250)", 200),
+    "a thousand columns": ("none", "Batches(1000, 2000, 20)", 256),
+    "three million rows": ("none", "Batches(2, 100_000, 30)", 200),
+}
+
+
+@pytest.mark.parametrize("case", UNBUDGETED)
+def test_writing_without_a_budget_is_bounded_whatever_the_shape(tmp_path, case):
+    algo, source, limit = UNBUDGETED[case]
+    script = (
+        WATCHED
+        + f"""
+        import pyarrow as pa
+        class Batches:
+            name = "batches"
+            def __init__(self, columns, rows, count):
+                column = pa.array(range(rows))
+                payload = pa.array([b"payload"] * rows, pa.large_binary())
+                names = [f"c{{i}}" for i in range(columns)]
+                self.count = count
+                self.batch = pa.record_batch([column] * columns + [payload], [*names, "payload"])
+            def __iter__(self):
+                yield from [self.batch] * self.count
+        source = {source}
+        compression = drt.ShardCompression(algo={algo!r})
+        config = drt.WriterConfig(show_progress=False, shard_compression=compression)
+        with drt.DatasetRuntime(num_workers=8) as runtime, Watch() as writer:
+            (result,) = runtime.write_cache(source, sys.argv[1], writer_config=config)
+        assert isinstance(result, drt.CacheWriteSuccess), result
+        print(writer.mib)
+    """
+    )
+    assert int(run_script(script, tmp_path)) < limit
+
+
 def test_without_a_budget_both_sides_fit_a_small_memory(tmp_path):
     script = (
         WATCHED

@@ -21,6 +21,7 @@ LINES_MAX = 600
 UNSAFE_FILES = {
     "crates/storage/src/store/guard.rs",
     "crates/storage/src/store/guard/tests.rs",
+    "crates/storage/src/store/local.rs",
     "crates/storage/src/store/mapping.rs",
     "crates/ffi/src/capsules.rs",
     "crates/ffi/src/ending.rs",

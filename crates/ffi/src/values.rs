@@ -81,7 +81,10 @@ impl ValueTypes {
             })?;
             return take(Cell::Str(text));
         }
-        if is_numpy_scalar(value) {
+        // Asking for NumPy's classes costs more than all the rest of a plain number.
+        let is_plain =
+            value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyFloat>();
+        if !is_plain && is_numpy_scalar(value) {
             return self.with_numpy_scalar(value, take);
         }
         if value.is_instance_of::<PyInt>() {

@@ -286,7 +286,10 @@ impl Write<'_> {
         let bound = QueueBound {
             groups: self.num_workers + 1,
             samples: self.options.prefetch_size,
-            bytes: self.options.prefetch_bytes.unwrap_or_else(resources::readahead_bytes_default),
+            // Half of what a reader takes: the group being filled, and metadata that wait for
+            // their batch, come on top.
+            bytes: (self.options.prefetch_bytes)
+                .unwrap_or_else(|| resources::readahead_bytes_default() / 2),
         };
         let profile = Arc::clone(&self.profile);
         let mut pipeline =

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dataset_rt_storage::format::codec::{Compression, train_dictionary};
+use dataset_rt_storage::format::codec::{Algo, Compression, train_dictionary};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::write::{
     CacheWriter, EncodedGroup, Encoder, Identity, PublishedCache, RowGroup, begun_before_fork,
@@ -128,7 +128,8 @@ impl WritePipeline {
         if self.running.is_none() {
             self.start(schema, &group)?;
         }
-        let size = ItemSize { samples: group.rows(), bytes: group.raw_bytes() };
+        let bytes = group.raw_bytes() * self.copies();
+        let size = ItemSize { samples: group.rows(), bytes };
         let mut item = Some((self.pushed, size, group));
         self.pushed += 1;
         let shared = Arc::clone(&self.shared);
@@ -143,6 +144,14 @@ impl WritePipeline {
             Ok(())
         })?;
         self.shared.failure().map_or(Ok(()), Err)
+    }
+
+    /// How often a group exists at worst: what was compressed waits beside it to be written.
+    fn copies(&self) -> u64 {
+        match self.compression.algo {
+            Algo::None => 1,
+            Algo::Lz4 | Algo::Zstd => 2,
+        }
     }
 
     /// A forked child has neither the threads nor the right to touch the parent's files.

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +29,7 @@ impl Store for LocalStore {
             .create_new(true)
             .open(path)
             .map_err(|e| Error::from_io("create", path, &e))?;
-        Ok(Box::new(LocalFile { file, path: path.to_owned(), failed: None }))
+        Ok(Box::new(LocalFile { file, path: path.to_owned(), size: 0, begun: 0, failed: None }))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
@@ -115,8 +117,15 @@ fn is_missing_feature(error: &io::Error) -> bool {
 struct LocalFile {
     file: File,
     path: PathBuf,
+    size: u64,
+    /// Bytes that the system was asked to bring to the disk.
+    begun: u64,
     failed: Option<Error>,
 }
+
+/// The system is asked to begin writing after this many bytes each: left to itself it collects
+/// gigabytes, and a sync at the end waits for all of them while the processors have nothing to do.
+const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
 impl LocalFile {
     fn run(
@@ -133,11 +142,38 @@ impl LocalFile {
             error
         })
     }
+
+    /// Begins to bring new bytes to the disk, without waiting for it. Only a sync makes them
+    /// durable, and tells of what failed; a file system that cannot do this does it all then.
+    fn begin_writeback(&mut self) {
+        let len = self.size - self.begun;
+        if len < WRITEBACK_BYTES {
+            return;
+        }
+        #[cfg(target_os = "linux")]
+        {
+            let (from, len) = (self.begun as libc::off64_t, len as libc::off64_t);
+            // SAFETY: it takes numbers only, and the descriptor is open as long as `file` lives.
+            // Not asked to wait: that would take the errors which a later sync must report.
+            unsafe {
+                libc::sync_file_range(
+                    self.file.as_raw_fd(),
+                    from,
+                    len,
+                    libc::SYNC_FILE_RANGE_WRITE,
+                );
+            }
+        }
+        self.begun = self.size;
+    }
 }
 
 impl StoreFile for LocalFile {
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        self.run("write", |file| file.write_all(bytes))
+        self.run("write", |file| file.write_all(bytes))?;
+        self.size += bytes.len() as u64;
+        self.begin_writeback();
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<()> {

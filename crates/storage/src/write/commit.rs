@@ -280,6 +280,7 @@ impl CacheWriter {
         let committed = files.commit(&group);
         self.partial.keep_shards(files.shards.journalled());
         self.has_failed = committed.is_err();
+        group.recycle();
         committed
     }
 

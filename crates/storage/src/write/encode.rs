@@ -21,6 +21,15 @@ pub struct EncodedGroup {
     pub(super) stored_offsets: Vec<i64>,
 }
 
+impl EncodedGroup {
+    /// Ends it, once it is written.
+    pub(super) fn recycle(self) {
+        // The batch may share the group's buffers.
+        drop(self.batch);
+        self.group.recycle();
+    }
+}
+
 /// Encodes groups of one cache; one per thread. The bytes do not depend on the thread.
 pub struct Encoder {
     schema: SchemaRef,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use arrow_schema::SchemaRef;
 
+use super::beside::side_by_side;
 use super::commit::{Identity, WriteOptions};
 use super::encode::{EncodedGroup, shard_schema};
 use super::hashed_file::HashedFile;
@@ -121,13 +122,17 @@ impl Files {
         if self.shards.is_full_for(group) {
             self.close_shard(false)?;
         }
-        let index = &mut self.index;
-        self.shards.write(group, &mut |record| index.write(&record.encode()))?;
+        let Self { shards, index, content, .. } = self;
+        side_by_side(
+            rows.payload().value_data().len(),
+            || shards.write(group, &mut |record| index.write(&record.encode())),
+            || content.update(rows.columns(), rows.payload()),
+        )?;
         self.take(rows.columns(), rows.payload())
     }
 
+    /// Takes rows that are in their shard and in the content digest.
     fn take(&mut self, columns: &[ArrayRef], payload: &LargeBinaryArray) -> Result<()> {
-        self.content.update(columns, payload)?;
         self.metadata.push(columns)?;
         self.rows += payload.len() as u64;
         let offsets = payload.value_offsets();
@@ -170,6 +175,7 @@ impl Files {
             };
             let index = &mut self.index;
             payloads.index_records(self.kind, &mut |record| index.write(&record.encode()))?;
+            self.content.update(&batch.columns, &batch.payload)?;
             self.take(&batch.columns, &batch.payload)?;
         }
         if self.rows - first != entry.rows {

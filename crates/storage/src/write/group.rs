@@ -1,5 +1,7 @@
 //! A row group: the rows that become one record batch, and where groups end. Knows no file.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, new_null_array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
@@ -43,6 +45,7 @@ pub struct RowGroup {
     columns: Vec<ArrayRef>,
     payload: LargeBinaryArray,
     raw_bytes: u64,
+    spares: Arc<SpareBuffers>,
 }
 
 impl RowGroup {
@@ -51,8 +54,18 @@ impl RowGroup {
         columns: Vec<ArrayRef>,
         payload: LargeBinaryArray,
         raw_bytes: u64,
+        spares: Arc<SpareBuffers>,
     ) -> Self {
-        Self { first_row, columns, payload, raw_bytes }
+        Self { first_row, columns, payload, raw_bytes, spares }
+    }
+
+    /// Ends it: the buffer of its payloads, unless somebody else has it too, takes those of a
+    /// later group.
+    pub(super) fn recycle(self) {
+        let (_, bytes, _) = self.payload.into_parts();
+        if let Ok(bytes) = bytes.into_vec() {
+            self.spares.keep(bytes);
+        }
     }
 
     /// Row of the first sample in the cache.
@@ -92,15 +105,45 @@ impl RowGroup {
     }
 }
 
+/// Buffers of groups that are written, for groups to come: the page faults of a fresh buffer cost
+/// several times what copying into it does.
+#[derive(Debug, Default)]
+pub(super) struct SpareBuffers(Mutex<Vec<Vec<u8>>>);
+
+/// Spare buffers kept: one is written while the next is filled, and one more is on its way.
+const SPARES_MAX: usize = 3;
+/// Largest spare buffer kept, so that one large payload is not held for ever.
+const SPARE_BYTES_MAX: usize = 2 * BATCH_BYTES as usize;
+
+impl SpareBuffers {
+    fn keep(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spares.len() < SPARES_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            spares.push(buffer);
+        }
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
 /// Payload bytes as they grow: one contiguous buffer and the offsets of an Arrow array.
 pub(super) struct PayloadBuilder {
     bytes: Vec<u8>,
     offsets: Vec<i64>,
+    spares: Arc<SpareBuffers>,
 }
 
 impl PayloadBuilder {
     pub(super) fn new() -> Self {
-        Self { bytes: Vec::new(), offsets: vec![0] }
+        Self { bytes: Vec::new(), offsets: vec![0], spares: Arc::default() }
+    }
+
+    /// Where the buffers of its groups go when they are written.
+    pub(super) fn spares(&self) -> Arc<SpareBuffers> {
+        Arc::clone(&self.spares)
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -137,7 +180,8 @@ impl PayloadBuilder {
     /// The payloads as an array without copying them; the builder expects as much once more.
     pub(super) fn take(&mut self) -> Result<LargeBinaryArray> {
         let (bytes_len, offsets_len) = (self.bytes.len(), self.offsets.len());
-        let bytes = std::mem::replace(&mut self.bytes, Vec::with_capacity(bytes_len));
+        let next = self.spares.take().unwrap_or_else(|| Vec::with_capacity(bytes_len));
+        let bytes = std::mem::replace(&mut self.bytes, next);
         let offsets = std::mem::replace(&mut self.offsets, Vec::with_capacity(offsets_len));
         self.offsets.push(0);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::beside::side_by_side;
 use crate::Result;
 use crate::format::digest::{FileDigest, FileHasher};
 use crate::store::{Store, StoreFile};
@@ -32,8 +33,12 @@ impl HashedFile {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.len() >= DIRECT_BYTES {
             self.flush()?;
-            self.hasher.update(bytes);
-            return self.file.write_all(bytes);
+            let Self { file, hasher, .. } = self;
+            let write = || file.write_all(bytes);
+            return side_by_side(bytes.len(), write, || {
+                hasher.update(bytes);
+                Ok(())
+            });
         }
         if self.gathered.len() + bytes.len() > GATHER_BYTES {
             self.flush()?;

@@ -8,6 +8,7 @@
 //! Each value can only be made by the stage before it: an unencoded group cannot be committed,
 //! an uncommitted one not be published.
 
+mod beside;
 mod column;
 mod commit;
 mod encode;

@@ -299,7 +299,7 @@ impl Ingest {
         let payload = self.payload.take()?;
         let raw_bytes = std::mem::take(&mut self.group_bytes);
         let first_row = self.first_row_of_group;
-        let group = RowGroup::new(first_row, columns, payload, raw_bytes);
+        let group = RowGroup::new(first_row, columns, payload, raw_bytes, self.payload.spares());
         self.first_row_of_group += group.rows();
         self.closed.push_back(group);
         if self.schema().is_some() {
