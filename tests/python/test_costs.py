@@ -167,3 +167,15 @@ def test_writing_costs_per_sample_stay_below_their_limits(tmp_path):
     spent = json.loads(run_script(WRITING, tmp_path, "", COUNT))
     print("writing", spent)
     assert_below(spent, {"reads": PER_BLOCK, "writes": PER_BLOCK, "waits": 0.1, "calls": 6})
+
+
+def test_an_import_leaves_what_settings_need_to_their_first_use():
+    script = """
+        import sys
+        import dataset_rt as drt
+        print("pydantic" in sys.modules, set(drt.__all__) <= set(dir(drt)))
+        from dataset_rt import ReaderConfig, open_dataset
+        print(drt.ReaderConfig is ReaderConfig, "pydantic" in sys.modules)
+        print(hasattr(drt, "no_such_name"))
+    """
+    assert run_script(script) == "False True\nTrue True\nFalse\n"
