@@ -188,8 +188,8 @@ def write_subset(directory, rows):
     for size, most in SUBSETS.items():
         count = min(rows, most)
         payload = np.random.default_rng(size).bytes(size)
-        rows = {"payload": [payload] * count, "label": np.arange(count)}
-        source = drt.ArrowSource(f"payload-{size}", pa.table(rows), payload="payload")
+        samples = pa.table({"payload": [payload] * count, "label": np.arange(count)})
+        source = drt.ArrowSource(f"payload-{size}", samples, payload="payload")
         write(directory, source)
     return {}
 
