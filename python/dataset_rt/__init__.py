@@ -17,19 +17,14 @@ errors.py        what is raised, and what to do about it
 """
 
 import atexit
+import importlib
 import os
+from typing import TYPE_CHECKING, Any
 
 from dataset_rt import _native
 from dataset_rt._native import VERSION
 from dataset_rt.arrays import payload_array, payload_arrays, payload_tensor, payload_tensors
 from dataset_rt.cache import Cache, Shard, open_cache
-from dataset_rt.config import (
-    CompressionAlgo,
-    ReaderConfig,
-    ShardCompression,
-    WriterConfig,
-    WriterProfilerConfig,
-)
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import (
     ConflictError,
@@ -56,7 +51,6 @@ from dataset_rt.results import (
     CacheWriteResult,
     CacheWriteSuccess,
 )
-from dataset_rt.runtime import DatasetRuntime, open_dataset
 from dataset_rt.samples import BytesLike, CachedSample, CacheInput, Metadata, MetadataValue
 from dataset_rt.sources import (
     ArrowSource,
@@ -74,7 +68,42 @@ from dataset_rt.unfinished import (
 )
 from dataset_rt.verification import Finding, VerificationReport, verify_cache
 
+if TYPE_CHECKING:
+    from dataset_rt.config import (
+        CompressionAlgo,
+        ReaderConfig,
+        ShardCompression,
+        WriterConfig,
+        WriterProfilerConfig,
+    )
+    from dataset_rt.runtime import DatasetRuntime, open_dataset
+
 __version__ = VERSION
+
+# Pydantic takes longer than all else of ours together: imported by the first that needs settings,
+# not by those that look into a cache or decode payloads.
+_AT_FIRST_USE = {
+    "CompressionAlgo": "dataset_rt.config",
+    "ReaderConfig": "dataset_rt.config",
+    "ShardCompression": "dataset_rt.config",
+    "WriterConfig": "dataset_rt.config",
+    "WriterProfilerConfig": "dataset_rt.config",
+    "DatasetRuntime": "dataset_rt.runtime",
+    "open_dataset": "dataset_rt.runtime",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _AT_FIRST_USE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 # Daemon threads that are still reading must not come back into an interpreter that ends.
 atexit.register(_native.begin_exit)

@@ -101,8 +101,21 @@ def _refuse_nul_names(table: pl.DataFrame) -> None:
 def _column_by_column(table: pl.DataFrame) -> ArrowStreamExporter:
     # As a whole, Polars copies a frame of several chunks into one.
     columns = [pa.chunked_array(column) for column in table]
-    exporter: ArrowStreamExporter = pa.Table.from_arrays(columns, names=table.columns)
-    return exporter
+    return _StreamOnly(pa.Table.from_arrays(columns, names=table.columns))
+
+
+class _StreamOnly:
+    """A table of pyarrow over memory of others, of which it knows no more than we do.
+
+    As its own it would be validated twice: by pyarrow, which knows the ends of its own buffers
+    only, and by us.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
 
 
 def _read(reader: pa.RecordBatchReader) -> ArrowStreamExporter:

@@ -72,6 +72,30 @@ def test_a_failing_engine_costs_its_own_figures_only(tmp_path):
     assert record["results"]["tiny"]["mmap floor"]["weighted"][0] > 0
 
 
+def test_the_command_for_scale_measures_every_step(tmp_path):
+    output = tmp_path / "result.json"
+    sizes = ["--rows", "1000", "2000", "--caches", "3", "--shards", "5", "--draws"]
+    command = [sys.executable, "-m", "benchmarks.scale", *sizes, "--repetitions", "1"]
+    done = subprocess.run(
+        [*command, "--cache", tmp_path, "--output", output],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads(output.read_text())
+    assert list(record["rows"]) == ["1000", "2000"]
+    for values in record["rows"].values():
+        assert all(value > 0 for name, value in values["table"].items() if "memory" not in name)
+    assert record["many"]["5 shards of a row"]["descriptors"] > 0
+    # Whole blocks of 64 KiB for a few payloads.
+    assert record["many"]["subset"]["100"] > 10
+    assert "| update_metadata, and of memory pass |" in done.stdout
+    assert list(tmp_path.iterdir()) == [output]
+
+
 def test_every_single_step_runs():
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "benchmarks/micro.py", "--benchmark-disable", "-q"],

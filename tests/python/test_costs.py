@@ -230,3 +230,15 @@ def test_the_disk_writes_while_the_source_still_yields(tmp_path):
     assert spent["size"] > 256 << 20
     # The newest 8 MiB may not have been begun, and as much again may just have been written.
     assert spent["dirty"] <= 32 << 20, spent
+
+
+def test_an_import_leaves_what_settings_need_to_their_first_use():
+    script = """
+        import sys
+        import dataset_rt as drt
+        print("pydantic" in sys.modules, set(drt.__all__) <= set(dir(drt)))
+        from dataset_rt import ReaderConfig, open_dataset
+        print(drt.ReaderConfig is ReaderConfig, "pydantic" in sys.modules)
+        print(hasattr(drt, "no_such_name"))
+    """
+    assert run_script(script) == "False True\nTrue True\nFalse\n"

@@ -190,6 +190,29 @@ WATCHED = (
 )
 
 
+def test_the_order_of_a_weighted_table_is_made_within_its_bytes_a_row(tmp_path):
+    script = (
+        WATCHED
+        + """
+        import polars as pl
+        rows = 2_000_000
+        numbers = pl.DataFrame({"n": range(rows)}).with_columns(payload=pl.lit(b"x"))
+        source = drt.ArrowSource("rows", numbers, payload="payload")
+        with drt.DatasetRuntime(num_workers=2) as runtime:
+            config = drt.WriterConfig(show_progress=False)
+            (result,) = runtime.write_cache(source, sys.argv[1], writer_config=config)
+            dataset = runtime.cached_dataset(result.path, reader_config=drt.ReaderConfig(seed=1))
+            frame = dataset.get_metadata().with_columns(weight=pl.col("n") % 1000 + 0.5)
+            dataset.update_metadata(frame)
+            with Watch() as watch:
+                next(iter(dataset))
+        print(watch.mib)
+    """
+    )
+    # 12.5 bytes a row are 24 MiB; a copy of the weights would be 15 more.
+    assert int(run_script(script, tmp_path)) < 29
+
+
 @pytest.mark.parametrize("algo", ["none", "zstd", "lz4"])
 def test_a_payload_far_above_the_budget_is_held_a_few_times_and_no_other_beside_it(tmp_path, algo):
     script = (

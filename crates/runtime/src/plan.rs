@@ -4,11 +4,10 @@
 //! A shuffled table is a set: rows go to the sampler by identity and weight, so that neither row
 //! order nor the order of the caches changes which samples are drawn (`docs/sampling.md`).
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use dataset_rt_sampler::{
-    Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable,
+    Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable, WeightTableBuilder,
 };
 use dataset_rt_storage::{Error, Result};
 use dataset_rt_validator::table::CheckedTable;
@@ -140,41 +139,50 @@ fn plan_checked(
         RowMap::Each(ranks.canonical_rows(attend)?)
     };
     let mut digester = TableDigester::new(mode);
-    let mut weights = Vec::with_capacity(checked.rows());
-    let mut take = |row: usize| {
-        let (cache_id, sample_id, weight) = ranks.row(row);
-        digester.push(cache_id, sample_id, weight);
-        weights.push(weight);
+    let mut weights = WeightTableBuilder::new(checked.rows());
+    let is_drawn = mode != Mode::Sequential;
+    let mut outcome = Ok(());
+    let mut take = |cache: u32, sample_id: u64, weight: f64| {
+        digester.push(ranks.cache_id(cache), sample_id, weight);
+        if is_drawn && outcome.is_ok() {
+            outcome = weights.push(weight);
+        }
     };
-    for start in (0..checked.rows()).step_by(PIECE_ROWS) {
-        attend()?;
-        let piece = start..checked.rows().min(start + PIECE_ROWS);
-        match &rows {
-            RowMap::Each(order) => order[piece].iter().for_each(|&row| take(row as usize)),
-            _ => piece.for_each(&mut take),
+    match &rows {
+        RowMap::Each(order) => {
+            for piece in order.chunks(PIECE_ROWS) {
+                attend()?;
+                for &row in piece {
+                    let (cache, sample_id, weight) = ranks.row(row as usize);
+                    take(cache, sample_id, weight);
+                }
+            }
+        }
+        _ => {
+            ranks.for_each(attend, |_, cache, sample_id, weight| take(cache, sample_id, weight))?
         }
     }
+    outcome.map_err(|e| weight_failure(&e))?;
     Plan::assemble(mode, seed, digester.finish(), rows, |key| match mode {
         Mode::Sequential => Ok(Order::sequential(table.rows())),
-        _ => build_weights(&weights, attend)
+        _ => finish_weights(weights, attend)
             .map(|weights| Order::multinomial(key, Arc::new(weights))),
     })
 }
 
-/// The inverse CDF of `weights`. Its builder knows no signals, so the weights end early for it
-/// when `attend` fails.
-fn build_weights(weights: &[f64], attend: &mut dyn FnMut() -> Result<()>) -> Result<WeightTable> {
-    let attended = RefCell::new((attend, Ok(())));
-    let pieces = weights.chunks(PIECE_ROWS).take_while(|_| {
-        let (attend, outcome) = &mut *attended.borrow_mut();
-        if outcome.is_ok() {
-            *outcome = attend();
-        }
+/// The inverse CDF of the weights; its builder knows no signals, and stops when `attend` fails.
+fn finish_weights(
+    weights: WeightTableBuilder,
+    attend: &mut dyn FnMut() -> Result<()>,
+) -> Result<WeightTable> {
+    let mut outcome = Ok(());
+    let built = weights.finish(&mut || {
+        outcome = attend();
         outcome.is_ok()
     });
-    let built = WeightTable::build(pieces.flatten().copied());
-    attended.into_inner().1?;
-    built.map_err(|e| weight_failure(&e))
+    outcome?;
+    let built = built.map_err(|e| weight_failure(&e))?;
+    built.ok_or_else(|| Error::internal("a table of weights ended early"))
 }
 
 /// Identities of a checked table as one number each, ascending in canonical order.
@@ -199,19 +207,24 @@ impl<'a> Ranks<'a> {
         Self { checked, caches: bases, samples_total: base }
     }
 
-    /// `(cache_id, sample_id, weight)` of a table row that exists.
-    fn row(&self, row: usize) -> (u64, u64, f64) {
-        self.checked.row(row).map_or((0, 0, 0.0), |found| {
-            let cache_id = self.caches.get(found.cache as usize).map_or(0, |c| c.0);
-            (cache_id, found.sample_id, found.weight)
-        })
+    fn cache_id(&self, cache: u32) -> u64 {
+        self.caches.get(cache as usize).map_or(0, |c| c.0)
     }
 
-    /// Calls `visit(row, rank, weight)` for every row in table order, chunk by chunk.
+    fn rank(&self, cache: u32, sample_id: u64) -> u64 {
+        self.caches.get(cache as usize).map_or(0, |c| c.1) + sample_id
+    }
+
+    /// Cache ordinal, sample id and weight of a table row that exists.
+    fn row(&self, row: usize) -> (u32, u64, f64) {
+        self.checked.row(row).map_or((0, 0, 0.0), |row| (row.cache, row.sample_id, row.weight))
+    }
+
+    /// Calls `visit(row, cache ordinal, sample id, weight)` for every row in table order.
     fn for_each(
         &self,
         attend: &mut dyn FnMut() -> Result<()>,
-        mut visit: impl FnMut(usize, u64, f64),
+        mut visit: impl FnMut(usize, u32, u64, f64),
     ) -> Result<()> {
         use dataset_rt_validator::table::CacheOrdinals;
         let ordinals = self.checked.caches();
@@ -225,8 +238,7 @@ impl<'a> Ranks<'a> {
                         CacheOrdinals::One(cache) => cache,
                         CacheOrdinals::PerRow(caches) => caches.get(row).copied().unwrap_or(0),
                     };
-                    let base = self.caches.get(cache as usize).map_or(0, |c| c.1);
-                    visit(row, base + sample_id, weight);
+                    visit(row, cache, sample_id, weight);
                     row += 1;
                 }
             }
@@ -237,8 +249,8 @@ impl<'a> Ranks<'a> {
     fn are_canonical(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let mut last = (0, 0);
         let mut ascending = true;
-        self.for_each(attend, |_, rank, weight| {
-            let key = (rank, weight.to_bits());
+        self.for_each(attend, |_, cache, sample_id, weight| {
+            let key = (self.rank(cache, sample_id), weight.to_bits());
             ascending &= last <= key;
             last = key;
         })?;
@@ -257,8 +269,8 @@ impl<'a> Ranks<'a> {
             return self.counting_sort(rows, attend);
         }
         let mut keys = Vec::with_capacity(rows);
-        self.for_each(attend, |row, rank, weight| {
-            keys.push((rank, weight.to_bits(), row as u32));
+        self.for_each(attend, |row, cache, sample_id, weight| {
+            keys.push((self.rank(cache, sample_id), weight.to_bits(), row as u32));
         })?;
         keys.sort_unstable();
         Ok(keys.into_iter().map(|(_, _, row)| row).collect())
@@ -270,13 +282,15 @@ impl<'a> Ranks<'a> {
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<u32>> {
         let mut next = vec![0_u32; self.samples_total as usize + 1];
-        self.for_each(attend, |_, rank, _| next[rank as usize + 1] += 1)?;
+        self.for_each(attend, |_, cache, sample_id, _| {
+            next[self.rank(cache, sample_id) as usize + 1] += 1;
+        })?;
         for i in 1..next.len() {
             next[i] += next[i - 1];
         }
         let mut sorted = vec![0_u32; rows];
-        self.for_each(attend, |row, rank, _| {
-            let slot = &mut next[rank as usize];
+        self.for_each(attend, |row, cache, sample_id, _| {
+            let slot = &mut next[self.rank(cache, sample_id) as usize];
             sorted[*slot as usize] = row as u32;
             *slot += 1;
         })?;

@@ -1,6 +1,7 @@
-//! Prints how many million rows per second `Order::rows_into` yields in blocks of 256, one thread.
+//! What building a table and drawing from it costs, on one thread: a line of JSON for each number
+//! of rows, in seconds and in draws a second of `Order::rows_into` in blocks of 256.
 //!
-//! `cargo run --release -p dataset_rt_sampler --example draws`
+//! `cargo run --release -p dataset_rt_sampler --example draws -- [ROWS...]`
 
 #![expect(clippy::disallowed_methods, reason = "measuring speed needs a clock")]
 
@@ -11,14 +12,14 @@ use std::time::Instant;
 
 use dataset_rt_sampler::{Mode, Order, Purpose, StreamKey, TableDigest, WeightTable};
 
-const DRAWS: u64 = 20_000_000;
+const DRAWS: u64 = 10_000_000;
 const BLOCK: usize = 256;
 
 fn key(purpose: Purpose) -> StreamKey {
     StreamKey::derive(42, Mode::Multinomial, &TableDigest([0; 32]), purpose)
 }
 
-/// Best of three runs, in million rows per second.
+/// Best of three runs, in rows a second.
 fn speed(order: &Order) -> f64 {
     let run = || {
         let mut rows = [0; BLOCK];
@@ -27,35 +28,42 @@ fn speed(order: &Order) -> f64 {
             order.rows_into(k, &mut rows);
             black_box(&rows);
         }
-        DRAWS as f64 / start.elapsed().as_secs_f64() / 1e6
+        DRAWS as f64 / start.elapsed().as_secs_f64()
     };
     (0..3).map(|_| run()).fold(0.0, f64::max)
 }
 
+/// The floor of a table: the sums of the weights, one after another.
+fn running_sum(weights: &[f64]) -> Vec<f64> {
+    let mut sum = 0.0;
+    let next = |weight: &f64| {
+        sum += weight;
+        sum
+    };
+    weights.iter().map(next).collect()
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    for rows in [1_000_000_u64, 10_000_000] {
-        // Heavy-tailed weights 1 / (u + 1e-4) with u uniform in [0, 1).
+    let sizes: Vec<u64> =
+        std::env::args().skip(1).map(|size| size.parse()).collect::<Result<_, _>>()?;
+    for rows in sizes {
         let source = key(Purpose::PositionSeed);
-        let weights: Vec<f64> = (0..rows)
-            .map(|k| 1.0 / ((source.seed_at(k) >> 11) as f64 / (1_u64 << 53) as f64 + 1e-4))
-            .collect();
+        let uniform = |k| (source.seed_at(k) >> 11) as f64 / (1_u64 << 53) as f64;
+        let weights: Vec<f64> = (0..rows).map(|k| uniform(k) + 0.01).collect();
         let start = Instant::now();
-        let table = WeightTable::build(weights.iter().copied())?;
-        let cold = start.elapsed();
+        black_box(running_sum(&weights));
+        let cumsum = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        let table = WeightTable::build_reusing(table, weights.iter().copied())?;
+        let table = WeightTable::build(weights)?;
+        let built = start.elapsed().as_secs_f64();
+        let bytes = table.size_bytes() as f64 / rows as f64;
+        let weighted = speed(&Order::multinomial(key(Purpose::Draw), Arc::new(table)));
+        let equal = speed(&Order::uniform(key(Purpose::Draw), rows, 1.0)?);
+        let odd = speed(&Order::uniform(key(Purpose::Draw), rows, 0.3)?);
         println!(
-            "{rows:>9} rows: build {cold:.1?} cold, {:.1?} warm, {:.2} bytes per row",
-            start.elapsed(),
-            table.size_bytes() as f64 / rows as f64
+            "{{\"rows\": {rows}, \"cumsum\": {cumsum}, \"table\": {built}, \"bytes a row\": \
+             {bytes}, \"weighted\": {weighted}, \"equal\": {equal}, \"equal, odd\": {odd}}}"
         );
-        let weighted = Order::multinomial(key(Purpose::Draw), Arc::new(table));
-        let uniform = Order::uniform(key(Purpose::Draw), rows, 1.0)?;
-        let uniform_odd = Order::uniform(key(Purpose::Draw), rows, 0.3)?;
-        println!("  weighted      {:7.1} M draws/s", speed(&weighted));
-        println!("  equal at 1.0  {:7.1} M draws/s", speed(&uniform));
-        println!("  equal at 0.3  {:7.1} M draws/s", speed(&uniform_odd));
-        println!("  sequential    {:7.1} M rows/s", speed(&Order::sequential(rows)));
     }
     Ok(())
 }

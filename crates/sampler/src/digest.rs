@@ -8,6 +8,10 @@ use crate::mode::Mode;
 const ORDERED_CONTEXT: &str = "DatasetRT order of rows v0: table in table order";
 const SET_CONTEXT: &str = "DatasetRT order of rows v0: table as a set";
 
+/// Bytes hashed at once: as many blocks as the widest processors take side by side, several times,
+/// and still within their first caches.
+const WRITTEN_MAX: usize = 64 * 1024;
+
 /// Digest of identity and weight of all rows of a table. `Display` writes 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TableDigest(pub [u8; 32]);
@@ -70,6 +74,8 @@ impl Run {
 #[derive(Clone, Debug)]
 pub struct TableDigester {
     hasher: blake3::Hasher,
+    /// Runs on their way to the hash, which is five times faster over many at once.
+    written: Vec<u8>,
     open: Option<Run>,
 }
 
@@ -81,7 +87,7 @@ impl TableDigester {
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         let context = if mode.is_table_ordered() { ORDERED_CONTEXT } else { SET_CONTEXT };
-        Self { hasher: blake3::Hasher::new_derive_key(context), open: None }
+        Self { hasher: blake3::Hasher::new_derive_key(context), written: Vec::new(), open: None }
     }
 
     /// Appends one row.
@@ -113,14 +119,18 @@ impl TableDigester {
         if let Some(open) = self.open.take() {
             self.write(open);
         }
+        self.hasher.update(&self.written);
         TableDigest(*self.hasher.finalize().as_bytes())
     }
 
     /// Hashes one maximal run: four little-endian words (rule S4).
     fn write(&mut self, run: Run) {
         let RowKey { cache_id, sample_id, weight_bits } = run.first;
-        for word in [cache_id, sample_id, run.rows, weight_bits] {
-            self.hasher.update(&word.to_le_bytes());
+        let words = [cache_id, sample_id, run.rows, weight_bits].map(u64::to_le_bytes);
+        self.written.extend_from_slice(words.as_flattened());
+        if self.written.len() >= WRITTEN_MAX {
+            self.hasher.update(&self.written);
+            self.written.clear();
         }
     }
 }

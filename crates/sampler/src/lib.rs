@@ -28,4 +28,4 @@ pub use key::{Purpose, StreamKey};
 pub use mode::{Mode, SAMPLER_VERSION};
 pub use order::{NO_ROW, Order};
 pub use philox::philox4x32_10;
-pub use weights::{WeightError, WeightProblem, WeightTable};
+pub use weights::{WeightError, WeightProblem, WeightTable, WeightTableBuilder};

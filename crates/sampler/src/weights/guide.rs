@@ -22,56 +22,68 @@ pub(super) struct Guide {
 }
 
 impl Guide {
-    /// The guide for thresholds that end with a positive one. `buffer` is reused.
-    pub(super) fn build(thresholds: &[u64], buffer: Vec<u32>) -> Self {
-        let rows = thresholds.len() as u64;
+    /// First row that can own `ticket`, which is below the last threshold.
+    #[inline]
+    pub(super) fn first(&self, ticket: u64) -> u64 {
+        u64::from(self.entries[(ticket >> self.shift) as usize]) << self.coarse
+    }
+
+    /// Last row that can own it: tickets of a bucket lie before that of the next bucket.
+    #[inline]
+    pub(super) fn last(&self, ticket: u64) -> u64 {
+        let next = u64::from(self.entries[(ticket >> self.shift) as usize + 1]) << self.coarse;
+        (next | ((1 << self.coarse) - 1)).min(self.row_last)
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        (self.entries.capacity() * size_of::<u32>()) as u64
+    }
+}
+
+/// Makes a guide while the thresholds are made, in the same pass.
+pub(super) struct GuideBuilder {
+    guide: Guide,
+    rows: u64,
+}
+
+impl GuideBuilder {
+    /// For `rows` thresholds of which the last is `total`, above zero.
+    pub(super) fn new(rows: u64, total: u64) -> Self {
         let coarse = (u64::BITS - rows.leading_zeros()).saturating_sub(ENTRY_BITS);
-        Self::build_with(thresholds, buffer, rows / ROWS_PER_BUCKET, coarse)
+        Self::with(total, rows / ROWS_PER_BUCKET, coarse)
     }
 
     /// The same with the two choices open, so that tests reach sizes memory does not.
-    pub(super) fn build_with(
-        thresholds: &[u64],
-        mut buffer: Vec<u32>,
-        buckets_max: u64,
-        coarse: u32,
-    ) -> Self {
-        let ticket_last = thresholds.last().map_or(0, |total| total.saturating_sub(1));
+    pub(super) fn with(total: u64, buckets_max: u64, coarse: u32) -> Self {
+        let ticket_last = total.saturating_sub(1);
         // Two buckets at least: a single one would need a shift by all 64 bits.
         let buckets_max = buckets_max.max(2);
         let mut shift = 0;
         while ticket_last >> shift >= buckets_max {
             shift += 1;
         }
-        buffer.clear();
-        buffer.reserve((ticket_last >> shift) as usize + 2);
-        for (row, threshold) in thresholds.iter().enumerate() {
-            // Buckets whose first ticket is below this threshold and below no earlier one.
-            let Some(ticket) = threshold.checked_sub(1) else { continue };
-            while buffer.len() as u64 <= ticket >> shift {
-                buffer.push((row as u64 >> coarse) as u32);
+        let entries = Vec::with_capacity((ticket_last >> shift) as usize + 2);
+        Self { guide: Guide { entries, shift, coarse, row_last: 0 }, rows: 0 }
+    }
+
+    /// Appends the next row's threshold.
+    #[inline]
+    pub(super) fn push(&mut self, threshold: u64) {
+        let guide = &mut self.guide;
+        // Buckets whose first ticket is below this threshold and below no earlier one.
+        if let Some(ticket) = threshold.checked_sub(1) {
+            while guide.entries.len() as u64 <= ticket >> guide.shift {
+                guide.entries.push((self.rows >> guide.coarse) as u32);
             }
         }
-        let row_last = (thresholds.len() as u64).saturating_sub(1);
-        buffer.push((row_last >> coarse) as u32);
-        Self { entries: buffer, shift, coarse, row_last }
+        self.rows += 1;
     }
 
-    /// First and last row that can own `ticket`, which is below the last threshold.
-    #[inline]
-    pub(super) fn candidates(&self, ticket: u64) -> (u64, u64) {
-        let bucket = (ticket >> self.shift) as usize;
-        // Tickets of a bucket lie between its first ticket and that of the next bucket.
-        let first = u64::from(self.entries[bucket]) << self.coarse;
-        let last = u64::from(self.entries[bucket + 1]) << self.coarse | ((1 << self.coarse) - 1);
-        (first, last.min(self.row_last))
-    }
-
-    pub(super) fn size_bytes(&self) -> u64 {
-        (self.entries.capacity() * size_of::<u32>()) as u64
-    }
-
-    pub(super) fn into_buffer(self) -> Vec<u32> {
-        self.entries
+    /// The guide, after the last row.
+    pub(super) fn finish(self) -> Guide {
+        let Self { mut guide, rows } = self;
+        guide.row_last = rows.saturating_sub(1);
+        guide.entries.push((guide.row_last >> guide.coarse) as u32);
+        guide
     }
 }

@@ -15,4 +15,4 @@ mod table;
 mod tests;
 
 pub use error::{WeightError, WeightProblem};
-pub use table::WeightTable;
+pub use table::{WeightTable, WeightTableBuilder};

@@ -2,7 +2,7 @@
 
 use super::equal::{EqualWeights, multiply_high, shift_of};
 use super::error::WeightError;
-use super::guide::Guide;
+use super::guide::{Guide, GuideBuilder};
 use super::quantise::Scale;
 
 /// Draws that walk through the look-up side by side. Enough to keep the memory system busy while
@@ -24,45 +24,19 @@ enum Form {
     Thresholds { thresholds: Vec<u64>, guide: Guide },
 }
 
-/// What one pass over the weights finds out.
-struct Survey {
-    rows: u64,
-    weight_max: f64,
-    all_equal: bool,
-}
-
 impl WeightTable {
-    /// The table of `weights`, row by row. Reads the weights three times; `O(rows)` time, and 9
-    /// to 10 bytes a row of memory. Equal weights need one pass and no memory.
+    /// The table of `weights`, row by row; see [`WeightTableBuilder`] for one that can be stopped.
     ///
     /// # Errors
     /// The first weight that is not finite and positive, or no weight at all.
-    pub fn build<I>(weights: I) -> Result<Self, WeightError>
-    where
-        I: IntoIterator<Item = f64>,
-        I::IntoIter: Clone,
-    {
-        Self::build_into(Vec::new(), Vec::new(), weights.into_iter())
-    }
-
-    /// [`WeightTable::build`] in the memory of a table no longer needed.
-    ///
-    /// Worth it for tables replaced every epoch: first touches of fresh pages cost more than all
-    /// the arithmetic.
-    ///
-    /// # Errors
-    /// As [`WeightTable::build`]; the old table is gone either way.
-    pub fn build_reusing<I>(previous: Self, weights: I) -> Result<Self, WeightError>
-    where
-        I: IntoIterator<Item = f64>,
-        I::IntoIter: Clone,
-    {
-        match previous.form {
-            Form::Equal(_) => Self::build(weights),
-            Form::Thresholds { thresholds, guide } => {
-                Self::build_into(thresholds, guide.into_buffer(), weights.into_iter())
-            }
+    pub fn build(weights: impl IntoIterator<Item = f64>) -> Result<Self, WeightError> {
+        let weights = weights.into_iter();
+        let mut builder = WeightTableBuilder::new(weights.size_hint().0);
+        for weight in weights {
+            builder.push(weight)?;
         }
+        // Nobody stops it.
+        builder.finish(&mut || true)?.ok_or(WeightError::NO_ROWS)
     }
 
     /// `rows` rows of the same `weight`, in constant time and memory.
@@ -125,47 +99,12 @@ impl WeightTable {
         }
     }
 
-    fn build_into<I>(thresholds: Vec<u64>, guide: Vec<u32>, weights: I) -> Result<Self, WeightError>
-    where
-        I: Iterator<Item = f64> + Clone,
-    {
-        let survey = survey(weights.clone())?;
-        if survey.all_equal {
-            return Self::equal(survey.rows, survey.weight_max);
-        }
-        Ok(Self::thresholds_of(thresholds, guide, weights, &survey))
-    }
-
-    /// The general form, also right for equal weights.
-    fn thresholds_of<I>(
-        mut thresholds: Vec<u64>,
-        guide: Vec<u32>,
-        weights: I,
-        survey: &Survey,
-    ) -> Self
-    where
-        I: Iterator<Item = f64> + Clone,
-    {
-        let scale = Scale::for_largest(survey.weight_max);
-        let quanta = weights.map(|weight| scale.quantise(weight));
-        // Integers of at most 62 bits: 2^64 of them cannot overflow, and any grouping of the sum
-        // gives the same bits, which no sum of floats does.
-        let shift = shift_of(quanta.clone().map(u128::from).sum());
-        thresholds.clear();
-        thresholds.reserve(survey.rows as usize);
-        let mut sum = 0_u128;
-        thresholds.extend(quanta.map(|quantum| {
-            sum += u128::from(quantum);
-            (sum >> shift) as u64
-        }));
-        let guide = Guide::build(&thresholds, guide);
-        Self { form: Form::Thresholds { thresholds, guide } }
-    }
-
     #[cfg(test)]
     pub(super) fn build_general(weights: &[f64]) -> Result<Self, WeightError> {
-        let survey = survey(weights.iter().copied())?;
-        Ok(Self::thresholds_of(Vec::new(), Vec::new(), weights.iter().copied(), &survey))
+        let mut builder = WeightTableBuilder::new(0);
+        weights.iter().try_for_each(|&weight| builder.push(weight))?;
+        builder.rows = weights.iter().map(|weight| weight.to_bits()).collect();
+        builder.finish_general(&mut || true).ok_or(WeightError::NO_ROWS)
     }
 
     #[cfg(test)]
@@ -177,47 +116,146 @@ impl WeightTable {
     }
 }
 
-fn survey(weights: impl Iterator<Item = f64>) -> Result<Survey, WeightError> {
-    let mut survey = Survey { rows: 0, weight_max: 0.0, all_equal: true };
-    for weight in weights {
-        let weight = WeightError::check(survey.rows, weight)?;
-        survey.all_equal &= survey.rows == 0 || weight == survey.weight_max;
-        survey.weight_max = survey.weight_max.max(weight);
-        survey.rows += 1;
+/// Rows between two looks whether to go on: about a millisecond of work.
+const PIECE_ROWS: usize = 262_144;
+
+/// Takes the weights of a table row by row and becomes the table in the same memory: 9 to 10 bytes
+/// a row. Equal weights are only counted.
+#[derive(Debug)]
+pub struct WeightTableBuilder {
+    /// Bits of the weights, from the first one that differs on, those before it included; later
+    /// their quanta, then their thresholds.
+    rows: Vec<u64>,
+    rows_expected: usize,
+    /// Rows of the first weight, while there is no other.
+    equal: usize,
+    weight_max: f64,
+}
+
+impl WeightTableBuilder {
+    /// A builder for `rows` weights; for more it takes more memory.
+    #[must_use]
+    pub fn new(rows: usize) -> Self {
+        Self { rows: Vec::new(), rows_expected: rows, equal: 0, weight_max: 0.0 }
     }
-    if survey.rows == 0 { Err(WeightError::NO_ROWS) } else { Ok(survey) }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// A weight that is not finite and positive.
+    #[inline]
+    pub fn push(&mut self, weight: f64) -> Result<(), WeightError> {
+        let row = self.equal.max(self.rows.len());
+        let weight = WeightError::check(row as u64, weight)?;
+        if self.rows.is_empty() {
+            if row == 0 || weight == self.weight_max {
+                self.weight_max = weight;
+                self.equal += 1;
+                return Ok(());
+            }
+            self.rows.reserve_exact(self.rows_expected.max(row + 1));
+            self.rows.resize(row, self.weight_max.to_bits());
+        }
+        self.weight_max = self.weight_max.max(weight);
+        self.rows.push(weight.to_bits());
+        Ok(())
+    }
+
+    /// The table, in two passes over the rows. `go_on` is asked many times a second.
+    ///
+    /// Returns `None` when it said no.
+    ///
+    /// # Errors
+    /// No row at all.
+    pub fn finish(
+        self,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<WeightTable>, WeightError> {
+        match self.equal {
+            0 => Err(WeightError::NO_ROWS),
+            rows if self.rows.is_empty() => {
+                WeightTable::equal(rows as u64, self.weight_max).map(Some)
+            }
+            _ => Ok(self.finish_general(go_on)),
+        }
+    }
+
+    /// The general form, also right for equal weights.
+    fn finish_general(self, go_on: &mut dyn FnMut() -> bool) -> Option<WeightTable> {
+        let Self { rows: mut thresholds, weight_max, .. } = self;
+        let scale = Scale::for_largest(weight_max);
+        // Integers of at most 62 bits: 2^64 of them cannot overflow, and any grouping of the sum
+        // gives the same bits, which no sum of floats does.
+        let mut sum = 0_u128;
+        for piece in thresholds.chunks_mut(PIECE_ROWS) {
+            if !go_on() {
+                return None;
+            }
+            for row in piece {
+                *row = scale.quantise(f64::from_bits(*row));
+                sum += u128::from(*row);
+            }
+        }
+        let shift = shift_of(sum);
+        let mut guide = GuideBuilder::new(thresholds.len() as u64, (sum >> shift) as u64);
+        let mut sum = 0_u128;
+        for piece in thresholds.chunks_mut(PIECE_ROWS) {
+            if !go_on() {
+                return None;
+            }
+            for row in piece {
+                sum += u128::from(*row);
+                *row = (sum >> shift) as u64;
+                guide.push(*row);
+            }
+        }
+        Some(WeightTable { form: Form::Thresholds { thresholds, guide: guide.finish() } })
+    }
 }
 
 /// `min { i : thresholds[i] > ticket }` for up to [`LANES`] draws.
 ///
-/// Each stage issues one independent load per lane, so that a miss of one draw overlaps with those
-/// of all others; draw by draw, the two misses of a look-up would add up.
+/// Each stage issues independent loads only, so that a miss of one draw overlaps with those of all
+/// others; draw by draw, the two misses of a look-up would add up. No branch but a rare one
+/// depends on what is loaded: a wrong guess would be noticed when the miss is over.
 fn search(thresholds: &[u64], guide: &Guide, total: u64, bits: &[u128], rows: &mut [u64]) {
     let mut tickets = [0_u64; LANES];
     for (ticket, &bits) in tickets.iter_mut().zip(bits) {
         *ticket = multiply_high(bits, total);
     }
-    let mut lasts = [0_u64; LANES];
-    for ((&ticket, last), row) in tickets.iter().zip(&mut lasts).zip(rows.iter_mut()) {
-        (*row, *last) = guide.candidates(ticket);
+    for (&ticket, row) in tickets.iter().zip(rows.iter_mut()) {
+        *row = guide.first(ticket);
     }
-    for ((&ticket, last), row) in tickets.iter().zip(&mut lasts).zip(rows.iter_mut()) {
-        halve(thresholds, ticket, row, last);
-    }
-    for ((&ticket, last), row) in tickets.iter().zip(&mut lasts).zip(rows.iter_mut()) {
-        while *row < *last {
-            halve(thresholds, ticket, row, last);
-        }
+    // Both lines that a window may lie in, before anything waits for one of them.
+    let touch = |row: u64| thresholds.get(row as usize).copied().unwrap_or(0);
+    let touched = rows.iter().fold(0, |all, &row| all | touch(row) | touch(row + WINDOW - 1));
+    std::hint::black_box(touched);
+    for (&ticket, row) in tickets.iter().zip(rows.iter_mut()) {
+        *row = scan(thresholds, guide, ticket, *row);
     }
 }
 
-/// One step of a binary search: the answer stays within `row..=last`.
+/// Rows compared at once: most buckets of the guide hold fewer, and more lie in two lines of the
+/// cache.
+const WINDOW: u64 = 4;
+
+/// The answer from `first` on, in two windows; few draws go on behind these.
 #[inline]
-fn halve(thresholds: &[u64], ticket: u64, row: &mut u64, last: &mut u64) {
-    let middle = *row + (*last - *row) / 2;
-    if thresholds[middle as usize] > ticket {
-        *last = middle;
-    } else {
-        *row = (middle + 1).min(*last);
+fn scan(thresholds: &[u64], guide: &Guide, ticket: u64, first: u64) -> u64 {
+    let (windows, _) = thresholds[first as usize..].as_chunks::<{ WINDOW as usize }>();
+    let mut row = first;
+    for window in windows.iter().take(2) {
+        let passed = window.iter().map(|&threshold| u64::from(threshold <= ticket)).sum::<u64>();
+        row += passed;
+        if passed < WINDOW {
+            return row;
+        }
     }
+    halve(thresholds, guide, ticket, row)
+}
+
+#[inline(never)]
+fn halve(thresholds: &[u64], guide: &Guide, ticket: u64, first: u64) -> u64 {
+    let candidates = &thresholds[first as usize..=guide.last(ticket) as usize];
+    first + candidates.partition_point(|&threshold| threshold <= ticket) as u64
 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::guide::Guide;
-use super::{WeightError, WeightProblem, WeightTable};
+use super::guide::GuideBuilder;
+use super::{WeightError, WeightProblem, WeightTable, WeightTableBuilder};
 
 /// The definition, word for word (rule S11).
 fn naive(thresholds: &[u64], ticket: u64) -> u64 {
@@ -70,15 +70,40 @@ fn equal_weights_hold_no_memory() {
 }
 
 #[test]
-fn reused_memory_leaves_no_trace() {
-    let old = WeightTable::build((1..5000).map(f64::from)).unwrap();
-    let size_bytes = old.size_bytes();
-    let new = WeightTable::build_reusing(old, [3.0, 1.0, 2.0]).unwrap();
-    assert_eq!(new.size_bytes(), size_bytes);
-    assert_eq!(new.thresholds(), WeightTable::build([3.0, 1.0, 2.0]).unwrap().thresholds());
-    assert_eq!(new.draw(u128::MAX), 2);
-    let equal = WeightTable::build_reusing(new, [1.0, 1.0]).unwrap();
-    assert_eq!(WeightTable::build_reusing(equal, [1.0, 7.0]).unwrap().draw(u128::MAX), 1);
+fn a_table_is_made_in_the_memory_of_its_weights() {
+    let mut builder = WeightTableBuilder::new(100_000);
+    (1..=100_000).try_for_each(|row| builder.push(f64::from(row))).unwrap();
+    let table = builder.finish(&mut || true).unwrap().unwrap();
+    // 8 bytes a row, and 1 to 2 of the guide.
+    assert!((900_000..1_000_100).contains(&table.size_bytes()), "{}", table.size_bytes());
+}
+
+#[test]
+fn a_builder_stops_when_it_is_told() {
+    for allowed in 0..4 {
+        let mut builder = WeightTableBuilder::new(300_000);
+        (1..=300_000).try_for_each(|row| builder.push(f64::from(row))).unwrap();
+        let mut asked = 0;
+        let stopped = builder.finish(&mut || {
+            asked += 1;
+            asked <= allowed
+        });
+        assert!(stopped.unwrap().is_none());
+        assert_eq!(asked, allowed + 1);
+    }
+}
+
+#[test]
+fn a_bucket_of_many_rows_is_searched_to_its_end() {
+    // Rows so light that thousands share a bucket, beside one that owns almost all tickets.
+    let weights: Vec<f64> = (0..5000).map(|row| if row == 2500 { 1e9 } else { 1e-3 }).collect();
+    let table = WeightTable::build_general(&weights).unwrap();
+    let thresholds = table.thresholds().unwrap();
+    let total = *thresholds.last().unwrap();
+    for row in (0..5000).step_by(7) {
+        let bits = bits_of(thresholds[row] - 1, total);
+        assert_eq!(table.draw(bits), row as u64);
+    }
 }
 
 #[test]
@@ -144,11 +169,13 @@ proptest! {
         let mut sum = 0;
         let mut thresholds: Vec<u64> = steps.iter().map(|step| { sum += step; sum }).collect();
         thresholds.push(sum + 1);
-        let guide = Guide::build_with(&thresholds, Vec::new(), buckets_max, coarse);
         let total = sum + 1;
+        let mut builder = GuideBuilder::with(total, buckets_max, coarse);
+        thresholds.iter().for_each(|&threshold| builder.push(threshold));
+        let guide = builder.finish();
         let ends = thresholds.iter().flat_map(|&end| [end.min(sum), end.saturating_sub(1)]);
         for ticket in random.into_iter().map(|random| random % total).chain(ends) {
-            let (first, last) = guide.candidates(ticket);
+            let (first, last) = (guide.first(ticket), guide.last(ticket));
             let row = naive(&thresholds, ticket);
             prop_assert!(first <= row && row <= last, "{} not in {}..={}", row, first, last);
             prop_assert!(last < thresholds.len() as u64);

@@ -82,29 +82,26 @@ impl<'a> Sources<'a> {
         first_row: usize,
         ordinals: &mut Vec<u32>,
     ) -> Result<Vec<Run>> {
+        let (cache_ids, sample_ids) = (cache_ids.values(), sample_ids.values());
         let mut runs: Vec<Run> = Vec::new();
-        let mut open: Option<(&Source<'a>, Run, u64)> = None;
-        for row in rows {
-            let (cache_id, sample_id) = (cache_ids.value(row), sample_ids.value(row));
-            if let Some((source, run, end)) = &mut open
-                && source.cache_id == cache_id
-                && sample_id < *end
-                && Some(sample_id) == source.row_after(run)
-            {
-                run.len += 1;
-                ordinals.push(run.cache as u32);
-                continue;
-            }
-            runs.extend(open.take().map(|(_, run, _)| run));
+        let mut row = rows.start;
+        while row < rows.end {
+            let (cache_id, sample_id) = (cache_ids[row], sample_ids[row]);
             let (cache, source) =
                 self.find(cache_id).ok_or_else(|| self.unknown_cache(cache_id, first_row + row))?;
             let (batch, start, end) = source
                 .find(sample_id)
                 .ok_or_else(|| source.unknown_sample(sample_id, first_row + row))?;
-            ordinals.push(cache as u32);
-            open = Some((source, Run { row, len: 1, cache, batch, start }, end));
+            let until = rows.end.min(row.saturating_add((end - sample_id) as usize));
+            let found = cache_ids[row..until].iter().zip(&sample_ids[row..until]);
+            let len = found
+                .zip(sample_id..)
+                .take_while(|&((&cache, &sample), next)| cache == cache_id && sample == next)
+                .count();
+            ordinals.resize(ordinals.len() + len, cache as u32);
+            runs.push(Run { row, len, cache, batch, start });
+            row += len;
         }
-        runs.extend(open.map(|(_, run, _)| run));
         Ok(runs)
     }
 
@@ -164,11 +161,6 @@ impl<'a> Source<'a> {
         let batch = self.starts.partition_point(|&start| start <= sample_id).checked_sub(1)?;
         let start = sample_id - self.starts.get(batch)?;
         Some((batch, usize::try_from(start).ok()?, *self.starts.get(batch + 1)?))
-    }
-
-    /// The cache row that would extend `run`.
-    fn row_after(&self, run: &Run) -> Option<u64> {
-        Some(self.starts.get(run.batch)? + (run.start + run.len) as u64)
     }
 
     fn unknown_sample(&self, sample_id: u64, row: usize) -> Error {

@@ -30,8 +30,10 @@ pub(super) fn weight_column(array: &ArrayRef, first_row: usize) -> Result<Float6
         .map_err(|e| Error::invalid(format!("column \"weight\" cannot become float64: {e}")))?;
     let values = numbers.as_primitive::<Float64Type>().values();
     // NaN is not above 0, so one test covers it.
-    let is_usable = |value: f64| value > 0.0 && value < f64::INFINITY;
-    if let Some(at) = values.iter().position(|&value| !is_usable(value)) {
+    let is_usable = |value: f64| (value > 0.0) & (value < f64::INFINITY);
+    // Without a way out in the middle, values are looked at several at a time.
+    let are_usable = values.iter().fold(true, |all, &value| all & is_usable(value));
+    if !are_usable && let Some(at) = values.iter().position(|&value| !is_usable(value)) {
         let advice = if values.get(at) == Some(&0.0) {
             "filter the row out of the table instead of giving it weight 0"
         } else {
