@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
-use dataset_rt_runtime::{Block, Stream};
+use dataset_rt_runtime::{Block, Stream, WorkerPool};
 use dataset_rt_storage::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -73,8 +73,8 @@ impl NativeSampleIterator {
                 return Err(error);
             }
         };
-        let (payloads, metadata) = (PayloadsAhead::default(), metadata.into_iter());
-        place.block = Some(OpenBlock { block, next: 0, payloads, metadata });
+        let payloads = PayloadsAhead::new(place.stream.pool());
+        place.block = Some(OpenBlock { block, next: 0, payloads, metadata: metadata.into_iter() });
         Ok(true)
     }
 
@@ -152,11 +152,12 @@ pub fn block_samples<'py>(
     py: Python<'py>,
     maker: &SampleMaker,
     keys: &[Py<PyString>],
+    pool: &Arc<WorkerPool>,
     mut block: Block,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let dicts = metadata_dicts(py, keys, block.columns(), block.len())?;
     let mut samples = Vec::with_capacity(block.len());
-    let mut payloads = PayloadsAhead::default();
+    let mut payloads = PayloadsAhead::new(pool);
     for (i, metadata) in dicts.into_iter().enumerate() {
         let data = payloads.next(py, maker.zero_copy, &mut block, i)?;
         samples.push(maker.make(py, data, metadata, block.identity(i))?);
