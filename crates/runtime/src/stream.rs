@@ -37,10 +37,10 @@ impl ReadAhead {
         self.samples.clamp(1, SLOTS)
     }
 
-    /// As many as fill half a block's bytes: what is larger than the average fits, too, so that
-    /// workers load all of it.
+    /// As many as fill a quarter of a block's bytes: larger ones than the average fit, too, so that
+    /// workers load all of it, and what the allocator keeps for each worker stays small.
     fn block_samples(self) -> u64 {
-        let by_bytes = (self.block_bytes() / 2).checked_div(self.sample_bytes);
+        let by_bytes = (self.block_bytes() / 4).checked_div(self.sample_bytes);
         let by_bytes = by_bytes.unwrap_or(BLOCK_SAMPLES_MAX);
         (self.samples / self.slots()).min(by_bytes).clamp(1, BLOCK_SAMPLES_MAX)
     }
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(samples(0), 64, "payloads of no bytes");
         assert_eq!(samples(100), 64);
         assert_eq!(samples(110 << 10), 64);
-        assert_eq!(samples(MIB), 32);
-        assert_eq!(samples(4 * MIB), 8);
+        assert_eq!(samples(MIB), 16);
+        assert_eq!(samples(4 * MIB), 4);
         assert_eq!(samples(100 * MIB), 1);
     }
 
