@@ -7,6 +7,7 @@ cost per sample where there should be one per block is noticed, and noise is not
 """
 
 import json
+import random
 import subprocess
 
 import pytest
@@ -162,6 +163,19 @@ def test_reading_costs_per_sample_stay_below_their_limits(cache, face):
     spent = json.loads(run_script(READING, cache, face, COUNT))
     print(face, spent)
     assert_below(spent, LIMITS[face])
+
+
+def test_large_payloads_reuse_memory_and_share_wakes(tmp_path):
+    """The allocator gives back what the consumer dropped, and threads meet a few times a MiB."""
+    count, size = 400, 110 << 10
+    noise = random.Random(3).randbytes(1 << 20)
+    samples = ((noise[i : i + size], {"label": i}) for i in range(count))
+    with drt.DatasetRuntime(num_workers=2) as runtime:
+        path = written(runtime, tmp_path, samples)
+    spent = json.loads(run_script(READING, path, "samples", count))
+    print("large", spent)
+    # A fresh `bytes` would be 27 pages, a run of 8 MiB has 74 payloads.
+    assert_below(spent, {**SHARED_BY_BLOCKS, "faults": 5, "waits": 0.5, "reads": 0.1})
 
 
 def test_writing_costs_per_sample_stay_below_their_limits(tmp_path):

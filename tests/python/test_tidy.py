@@ -26,6 +26,7 @@ UNSAFE_FILES = {
     "crates/ffi/src/capsules.rs",
     "crates/ffi/src/ending.rs",
     "crates/ffi/src/faces.rs",
+    "crates/ffi/src/filling.rs",
     "crates/ffi/src/payload_in.rs",
     "crates/ffi/src/payload_out.rs",
     "crates/ffi/src/payloads.rs",

@@ -146,7 +146,7 @@ impl NativeDataset {
             let mut samples = Vec::with_capacity(positions.len());
             for positions in positions.chunks(PIECE_SAMPLES) {
                 let block = detached(py, || self.dataset.samples_at(&snapshot, positions))?;
-                samples.extend(block_samples(py, &self.maker, &keys, block)?);
+                samples.extend(block_samples(py, &self.maker, &keys, &self.pool, block)?);
                 py.check_signals()?;
             }
             Ok(samples)
@@ -162,7 +162,7 @@ impl NativeDataset {
         guarded(py, || {
             self.check_open(py)?;
             let block = detached(py, || self.dataset.physical_sample(cache_id, sample_id))?;
-            let mut samples = block_samples(py, &self.maker, &self.stored_keys, block)?;
+            let mut samples = block_samples(py, &self.maker, &self.stored_keys, &self.pool, block)?;
             samples.pop().ok_or_else(|| {
                 to_py(py, &dataset_rt_storage::Error::internal("no sample came back"))
             })

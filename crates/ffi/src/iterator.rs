@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, ArrayRef};
-use dataset_rt_runtime::{Block, Stream};
+use dataset_rt_runtime::{Block, Stream, WorkerPool};
 use dataset_rt_storage::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -69,7 +69,8 @@ impl NativeSampleIterator {
     fn open_next(py: Python<'_>, place: &mut Place) -> PyResult<bool> {
         place.block = None;
         let Some(block) = Self::load_next(py, place)? else { return Ok(false) };
-        let (payloads, metadata) = (PayloadsAhead::default(), Vec::new().into_iter());
+        let (payloads, metadata) =
+            (PayloadsAhead::new(place.stream.pool()), Vec::new().into_iter());
         place.block = Some(OpenBlock { block, next: 0, payloads, metadata, failed: None });
         Ok(true)
     }
@@ -215,11 +216,12 @@ pub fn block_samples<'py>(
     py: Python<'py>,
     maker: &SampleMaker,
     keys: &[Py<PyString>],
+    pool: &Arc<WorkerPool>,
     mut block: Block,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let dicts = metadata_dicts(py, keys, block.columns(), block.len())?;
     let mut samples = Vec::with_capacity(block.len());
-    let mut payloads = PayloadsAhead::default();
+    let mut payloads = PayloadsAhead::new(pool);
     for (i, metadata) in dicts.into_iter().enumerate() {
         let data = payloads.next(py, maker.zero_copy, &mut block, i)?;
         samples.push(maker.make(py, data, metadata, block.identity(i))?);

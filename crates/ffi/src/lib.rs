@@ -16,6 +16,7 @@ mod dataset;
 mod ending;
 mod faces;
 mod failure;
+mod filling;
 mod iterator;
 mod payload_in;
 mod payload_out;

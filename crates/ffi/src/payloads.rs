@@ -1,6 +1,8 @@
 //! Payloads of a block as Python objects: `bytes`, or views of where they lie. Knows no metadata.
 
-use dataset_rt_runtime::Block;
+use std::sync::Arc;
+
+use dataset_rt_runtime::{Block, WorkerPool};
 use dataset_rt_storage::Error;
 use dataset_rt_storage::read::{Payload, PayloadAtHand};
 use dataset_rt_storage::store::Section;
@@ -9,26 +11,37 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::failure::{apart, detached, to_py};
+use crate::filling::Filling;
 use crate::payload_out::NativePayload;
 
-/// Payload bytes fetched or copied between two looks for signals: hundredths of a second.
+/// Payload bytes fetched between two looks for signals: hundredths of a second.
 pub const PIECE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Payload bytes copied ahead of their delivery by several threads, one larger payload aside:
+/// enough to keep them busy, few enough to stay in a processor's outer cache.
+const RUN_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Payloads of one block as Python sees them, some made ahead of their delivery: they share the
 /// look whether their files are still what they were.
-#[derive(Default)]
 pub struct PayloadsAhead {
+    pool: Arc<WorkerPool>,
     made: std::vec::IntoIter<Py<PyAny>>,
+    filling: Option<Filling>,
 }
 
 impl PayloadsAhead {
+    /// Nothing is made yet; workers of `pool` will help.
+    pub fn new(pool: &Arc<WorkerPool>) -> Self {
+        Self { pool: Arc::clone(pool), made: Vec::new().into_iter(), filling: None }
+    }
+
     /// Payloads that are made already.
     pub fn made(&self) -> usize {
         self.made.len()
     }
 
     /// The payload of sample `i` of `block`, which is fetched now if it was not yet. Asked for
-    /// each sample in turn.
+    /// each sample in turn, and again for the same while the block keeps it.
     ///
     /// # Errors
     /// When it is damaged or changed while open, or when memory runs out.
@@ -43,11 +56,8 @@ impl PayloadsAhead {
             if i >= block.fetched() {
                 fetch_more(py, block)?;
             }
-            if let Some(len) = block.payload_bytes(i)
-                && len > PIECE_BYTES
-                && !zero_copy
-            {
-                return copied_in_pieces(py, block, i, len);
+            if !zero_copy && let Some(filled) = self.filled(py, block, i)? {
+                return Ok(filled);
             }
             let make = |section: Section<'_>, payload: &Payload| {
                 payload_object(py, zero_copy, section, payload)
@@ -57,6 +67,33 @@ impl PayloadsAhead {
         }
         let lost = || to_py(py, &Error::internal(format!("payload {i} of a block is gone")));
         self.made.next().map(|data| data.into_bound(py)).ok_or_else(lost)
+    }
+
+    /// Payload `i` if it is one that several threads copy; `None` also when that went wrong: then
+    /// payloads are made one by one, so that the error is that of the right one.
+    fn filled<'py>(
+        &mut self,
+        py: Python<'py>,
+        block: &mut Block,
+        i: usize,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.filling.is_none() {
+            let (len, size_bytes) = block.run_size(i, RUN_BYTES);
+            if Filling::is_worth_it(len, size_bytes) {
+                // Where memory is short, that of one payload may still be had.
+                self.filling = Filling::new(py, &self.pool, block.run(i, RUN_BYTES)).ok();
+            }
+        }
+        let Some(filling) = &mut self.filling else { return Ok(None) };
+        let Ok(Some(filled)) = filling.next(py)? else {
+            self.filling = None;
+            return Ok(None);
+        };
+        if filling.len() == 0 {
+            self.filling = None;
+        }
+        block.release(i..i + 1);
+        Ok(Some(filled.into_any()))
     }
 }
 
@@ -69,40 +106,6 @@ fn fetch_more(py: Python<'_>, block: &mut Block) -> PyResult<()> {
         detached(py, || Ok(fetch.run()))?
     };
     block.accept(fetched).map_err(|e| to_py(py, &e))
-}
-
-/// A new `bytes` object of a long payload, which the block lets go; between pieces signals are
-/// looked for, and when one interrupts, the payload stays.
-fn copied_in_pieces<'py>(
-    py: Python<'py>,
-    block: &mut Block,
-    i: usize,
-    len: usize,
-) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: without a source Python makes an object of `len` bytes, to be filled before anybody
-    // sees it; it is owned at once, and never shown unless every byte was written.
-    let target = unsafe {
-        Bound::from_owned_ptr_or_err(
-            py,
-            ffi::PyBytes_FromStringAndSize(std::ptr::null(), len as ffi::Py_ssize_t),
-        )?
-    };
-    // SAFETY: `target` is a `bytes` object and lives to the end of this function.
-    let memory = unsafe { ffi::PyBytes_AsString(target.as_ptr()) }.cast::<u8>();
-    for start in (0..len).step_by(PIECE_BYTES) {
-        let looked = block.look_at(i, |section, payload| {
-            let piece = &payload.bytes(section)[start..len.min(start + PIECE_BYTES)];
-            // SAFETY: `payload` has `len` bytes and so has `memory`, which nobody else sees.
-            unsafe { memory.add(start).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
-        });
-        if let Err(error) = looked {
-            block.release(i);
-            return Err(to_py(py, &error));
-        }
-        py.check_signals()?;
-    }
-    block.release(i);
-    Ok(target)
 }
 
 /// The payload of a single sample, unless it is so long that signals have to be looked for

@@ -11,6 +11,7 @@ use dataset_rt_storage::store::{Section, guarded};
 use dataset_rt_storage::{Error, Kind, Result};
 
 use crate::active::{SampleRef, gather_stored, name_sample};
+use crate::payload_run::{PayloadRun, check_unchanged};
 use crate::snapshot::Snapshot;
 
 /// Payload bytes converted at once, one larger payload aside: a whole block of small ones.
@@ -179,29 +180,14 @@ impl Block {
             made = convert(from..until);
         }
         if !matches!(made, Ok(Err(_))) {
-            self.payloads.iter_mut().take(until).skip(from).for_each(|payload| *payload = None);
+            self.release(from..until);
         }
         made
     }
 
-    /// Makes something of fetched payload `i`, which stays.
-    ///
-    /// # Errors
-    /// `Conflict` when its file changed while open: let it go then, it is lost.
-    pub fn look_at<T>(
-        &self,
-        i: usize,
-        mut make: impl FnMut(Section<'_>, &Payload) -> T,
-    ) -> Result<T> {
-        let made = self.convert_range(i..i + 1, &mut make)?.pop();
-        made.ok_or_else(|| Error::internal(format!("payload {i} of a block made nothing")))
-    }
-
-    /// Lets payload `i` go.
-    pub fn release(&mut self, i: usize) {
-        if let Some(payload) = self.payloads.get_mut(i) {
-            *payload = None;
-        }
+    /// Lets some payloads go.
+    pub fn release(&mut self, range: Range<usize>) {
+        self.payloads.iter_mut().take(range.end).skip(range.start).for_each(|held| *held = None);
     }
 
     /// Bytes of payload `i`, while it is here.
@@ -216,14 +202,41 @@ impl Block {
 
     /// The end of the payloads from `from` on that may be held twice for a moment.
     fn convertible(&self, from: usize) -> usize {
-        let mut bytes = 0;
-        let fits = |payload: &&Option<Payload>| {
-            let len = payload.as_ref().map(|payload| payload.size_bytes() as u64);
-            bytes += len.unwrap_or(0);
-            len.is_some() && bytes <= self.budget_bytes.min(CONVERTED_BYTES_MAX)
-        };
-        let fitting = self.payloads.iter().skip(from).take_while(fits).count();
-        from + fitting.max(1)
+        from + self.fitting(from, CONVERTED_BYTES_MAX).count().max(1)
+    }
+
+    /// The payloads from `from` on that are here and have at most `bytes_max` within the budget.
+    fn fitting(&self, from: usize, bytes_max: u64) -> impl Iterator<Item = &Payload> {
+        let mut left = self.budget_bytes.min(bytes_max);
+        self.payloads.iter().skip(from).map_while(move |payload| {
+            let payload = payload.as_ref()?;
+            left = left.checked_sub(payload.size_bytes() as u64)?;
+            Some(payload)
+        })
+    }
+
+    /// Payloads from `from` on, to be copied by several threads: at most `bytes_max` bytes within
+    /// the budget, or one larger payload. The block keeps them.
+    pub fn run(&self, from: usize, bytes_max: u64) -> PayloadRun {
+        let until = from + self.run_size(from, bytes_max).0;
+        let held = self.payloads.iter().take(until).skip(from);
+        let payloads = held.filter_map(Clone::clone).collect();
+        PayloadRun::new(Arc::clone(&self.caches), payloads, self.shards(from..until))
+    }
+
+    /// How many payloads [`Block::run`] would have, and how many bytes.
+    pub fn run_size(&self, from: usize, bytes_max: u64) -> (usize, usize) {
+        let sizes = self.fitting(from, bytes_max).map(Payload::size_bytes);
+        match sizes.fold((0, 0), |(len, bytes), size| (len + 1, bytes + size)) {
+            (0, _) => self.payload_bytes(from).map_or((0, 0), |bytes| (1, bytes)),
+            run => run,
+        }
+    }
+
+    /// Cache and shard of each of some samples.
+    fn shards(&self, range: Range<usize>) -> Vec<(u32, u32)> {
+        let samples = self.samples[range.clone()].iter().zip(&self.places[range]);
+        samples.map(|(sample, place)| (sample.cache, place.shard)).collect()
     }
 
     fn convert_range<T>(
@@ -237,14 +250,7 @@ impl Block {
             let made = payloads.iter().map(|payload| Some(make(section, payload.as_ref()?)));
             made.collect::<Option<Vec<T>>>().ok_or_else(gone)
         })?;
-        let samples = self.samples[range.clone()].iter().zip(&self.places[range]);
-        let mut touched: Vec<(u32, u32)> =
-            samples.map(|(sample, place)| (sample.cache, place.shard)).collect();
-        touched.sort_unstable();
-        touched.dedup();
-        for (cache, shard) in touched {
-            self.caches[cache as usize].check_shard_unchanged(shard)?;
-        }
+        check_unchanged(&self.caches, &self.shards(range))?;
         Ok(made)
     }
 

@@ -97,6 +97,7 @@ impl Dataset {
         let read_ahead = ReadAhead {
             samples: options.prefetch_samples.max(1),
             bytes: options.prefetch_bytes.unwrap_or_else(readahead_bytes_default),
+            sample_bytes: mean_payload_bytes(caches.iter()),
         };
         let state = Mutex::new(State { snapshot, cursor: Cursor::new(rows) });
         Ok(Self { caches, options, pool, read_ahead, fetchers, state })
@@ -169,12 +170,7 @@ impl Dataset {
             IoMode::Auto => self.caches[0].is_mapped().unwrap_or(false),
         };
         let copied = self.caches.iter().filter(|cache| cache.is_compressed() || !is_mapped);
-        let (mut bytes, mut samples) = (0_u64, 0_u64);
-        for cache in copied {
-            bytes = bytes.saturating_add(cache.manifest().payload_bytes_total);
-            samples = samples.saturating_add(cache.rows());
-        }
-        bytes.checked_div(samples).unwrap_or(0)
+        mean_payload_bytes(copied)
     }
 
     /// Samples per epoch.
@@ -401,6 +397,15 @@ impl Dataset {
     pub fn position_seed(&self, k: u64, attend: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         Ok(self.snapshot().prepare(attend)?.position_seed(k))
     }
+}
+
+fn mean_payload_bytes<'a>(caches: impl Iterator<Item = &'a Arc<Cache>>) -> u64 {
+    let (mut bytes, mut samples) = (0_u64, 0_u64);
+    for cache in caches {
+        bytes = bytes.saturating_add(cache.manifest().payload_bytes_total);
+        samples = samples.saturating_add(cache.rows());
+    }
+    bytes.checked_div(samples).unwrap_or(0)
 }
 
 fn cursor_error(error: CursorError) -> Error {

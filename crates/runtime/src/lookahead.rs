@@ -129,6 +129,11 @@ impl<L: Load> Lookahead<L> {
         &self.loader
     }
 
+    /// The workers that load them.
+    pub fn pool(&self) -> &Arc<WorkerPool> {
+        &self.pool
+    }
+
     /// Ranges under way.
     pub fn len(&self) -> usize {
         self.pending.len()

@@ -28,6 +28,8 @@ pub struct ReadAhead {
     pub samples: u64,
     /// The same in payload bytes; one larger sample alone is allowed.
     pub bytes: u64,
+    /// Payload bytes of a sample, on the average.
+    pub sample_bytes: u64,
 }
 
 impl ReadAhead {
@@ -35,8 +37,12 @@ impl ReadAhead {
         self.samples.clamp(1, SLOTS)
     }
 
+    /// As many as fill a quarter of a block's bytes: larger ones than the average fit, too, so that
+    /// workers load all of it, and what the allocator keeps for each worker stays small.
     fn block_samples(self) -> u64 {
-        (self.samples / self.slots()).clamp(1, BLOCK_SAMPLES_MAX)
+        let by_bytes = (self.block_bytes() / 4).checked_div(self.sample_bytes);
+        let by_bytes = by_bytes.unwrap_or(BLOCK_SAMPLES_MAX);
+        (self.samples / self.slots()).min(by_bytes).clamp(1, BLOCK_SAMPLES_MAX)
     }
 
     /// Payload bytes that one block may hold.
@@ -111,6 +117,11 @@ impl Stream {
         &self.blocks.loader().snapshot
     }
 
+    /// The workers that read ahead.
+    pub fn pool(&self) -> &Arc<WorkerPool> {
+        self.blocks.pool()
+    }
+
     /// The next block, or `None` at the end of the window. `attend` is called several times a
     /// second while waiting; its error ends the wait and loses nothing.
     ///
@@ -158,6 +169,40 @@ impl Stream {
             self.blocks.ask(self.next..self.next + len);
             self.next += len;
             self.ramp = (self.ramp * 2).min(self.ahead.block_samples());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn blocks_of_large_payloads_have_few_of_them() {
+        let samples = |sample_bytes| {
+            ReadAhead { samples: 256, bytes: 256 * MIB, sample_bytes }.block_samples()
+        };
+        assert_eq!(samples(0), 64, "payloads of no bytes");
+        assert_eq!(samples(100), 64);
+        assert_eq!(samples(110 << 10), 64);
+        assert_eq!(samples(MIB), 16);
+        assert_eq!(samples(4 * MIB), 4);
+        assert_eq!(samples(100 * MIB), 1);
+    }
+
+    #[test]
+    fn no_more_is_under_way_than_allowed() {
+        for samples in (1..40).chain([256, 1000, 100_000]) {
+            for bytes in [0, 1, 1000, MIB, 64 * MIB, 256 * MIB] {
+                for sample_bytes in [0, 1, 4096, 110 << 10, 4 * MIB, u64::MAX] {
+                    let ahead = ReadAhead { samples, bytes, sample_bytes };
+                    assert!(ahead.slots() >= 1 && ahead.block_samples() >= 1);
+                    assert!(ahead.slots() * ahead.block_samples() <= samples, "{ahead:?}");
+                    assert!(ahead.slots() * ahead.block_bytes() <= bytes, "{ahead:?}");
+                }
+            }
         }
     }
 }

@@ -125,6 +125,38 @@ fn one_order_for_any_pool_read_ahead_and_order_of_paths() {
 }
 
 #[test]
+fn a_run_of_payloads_is_copied_in_parts_of_any_size() {
+    let root = tempfile::tempdir().unwrap();
+    let path = write(root.path(), "a", 2, None).unwrap();
+    let dataset = open(&[path], Mode::Sequential, 1, 64).unwrap();
+    let (snapshot, positions) =
+        dataset.positions_of(&(100..110).collect::<Vec<_>>(), &mut || Ok(())).unwrap();
+    let mut block = dataset.samples_at(&snapshot, &positions).unwrap();
+    let expected: Vec<String> = (100..110).map(|i| format!("payload {i} of a").repeat(3)).collect();
+    assert_eq!(block.run(2, 100).len(), 2, "within the bytes allowed");
+    assert_eq!(block.run(2, 10).len(), 1, "one larger payload");
+    let run = block.run(1, 1000);
+    assert_eq!((run.len(), run.size_bytes()), block.run_size(1, 1000));
+    assert_eq!(run.len(), 4, "48 bytes each, 5 of them within the budget of 250");
+    for size in [1, 7, 48, 49, 1000] {
+        let mut copied: Vec<Vec<u8>> =
+            (0..run.len()).map(|i| vec![0; run.place(i).len()]).collect();
+        for start in (0..run.size_bytes()).step_by(size) {
+            let end = run.size_bytes().min(start + size);
+            run.copy(start..end, |i, offset, part| {
+                copied[i][offset..offset + part.len()].copy_from_slice(part);
+            })
+            .unwrap();
+        }
+        let copied: Vec<&str> = copied.iter().map(|c| std::str::from_utf8(c).unwrap()).collect();
+        assert_eq!(copied, expected[1..5], "in parts of {size}");
+    }
+    block.release(1..3);
+    assert_eq!(block.run_size(1, 1000), (0, 0));
+    assert_eq!(block.run(3, 1000).len(), 2, "the block kept the others");
+}
+
+#[test]
 fn table_order_delivers_every_sample_once_with_its_payload() {
     let root = tempfile::tempdir().unwrap();
     let path = write(root.path(), "a", 2, None).unwrap();
