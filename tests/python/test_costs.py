@@ -146,8 +146,8 @@ LIMITS = {
     "items": {**SHARED_BY_BLOCKS, "calls": 0.4},
     # One call of ours per sample, and what it calls.
     "item": {**SHARED_BY_BLOCKS, "calls": 6},
-    # The payload, and pages of metadata.
-    "pread": {**SHARED_BY_BLOCKS, "reads": 8},
+    # The payload; index and metadata are kept.
+    "pread": {**SHARED_BY_BLOCKS, "reads": 2},
 }
 
 

@@ -121,9 +121,25 @@ impl LazyFile {
 
     /// A hint; failure costs speed only.
     pub fn advise_willneed(&self, range: Range<u64>) {
-        if let Ok(Opened::Mapped(mapped)) = self.opened() {
-            mapped.file.advise_willneed(range);
+        match self.opened() {
+            Ok(Opened::Mapped(mapped)) => mapped.file.advise_willneed(range),
+            Ok(Opened::Read(descriptor)) => {
+                if let Some(file) = descriptor.kept() {
+                    file.advise_willneed(range);
+                }
+            }
+            Err(_) => {}
         }
+    }
+
+    /// Whether the byte at `offset` is in memory; true where that cannot be told.
+    pub fn is_resident(&self, offset: u64) -> bool {
+        let file = match self.opened() {
+            Ok(Opened::Mapped(mapped)) => mapped.twin.kept(),
+            Ok(Opened::Read(descriptor)) => descriptor.kept(),
+            Err(_) => None,
+        };
+        file.is_none_or(|file| file.is_resident(offset))
     }
 
     /// Fails when an opened file changed since, or could not be read.
