@@ -124,9 +124,10 @@ impl LazyFile {
         match self.opened() {
             Ok(Opened::Mapped(mapped)) => mapped.file.advise_willneed(range),
             Ok(Opened::Read(descriptor)) => {
-                if let Some(file) = descriptor.kept() {
+                let _ = descriptor.with(|file| {
                     file.advise_willneed(range);
-                }
+                    Ok(())
+                });
             }
             Err(_) => {}
         }
@@ -134,12 +135,12 @@ impl LazyFile {
 
     /// Whether the byte at `offset` is in memory; true where that cannot be told.
     pub fn is_resident(&self, offset: u64) -> bool {
-        let file = match self.opened() {
-            Ok(Opened::Mapped(mapped)) => mapped.twin.kept(),
-            Ok(Opened::Read(descriptor)) => descriptor.kept(),
-            Err(_) => None,
+        let descriptor = match self.opened() {
+            Ok(Opened::Mapped(mapped)) => &mapped.twin,
+            Ok(Opened::Read(descriptor)) => descriptor,
+            Err(_) => return true,
         };
-        file.is_none_or(|file| file.is_resident(offset))
+        descriptor.with(|file| Ok(file.is_resident(offset))).unwrap_or(true)
     }
 
     /// Fails when an opened file changed since, or could not be read.
