@@ -214,6 +214,14 @@ def to_markdown(record):
     return "\n\n".join(text) + "\n"
 
 
+def put(document, name, text):
+    """Put a text between the markers of that name."""
+    begin, end = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
+    head, _, rest = document.read_text().partition(begin)
+    tail = rest.partition(end)[2]
+    document.write_text(f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}")
+
+
 def write(record, docs):
     """Put the figures into the document and draw the picture beside it."""
     from benchmarks import picture

@@ -148,8 +148,8 @@ LIMITS = {
     "items": {**SHARED_BY_BLOCKS, "calls": 0.4},
     # One call of ours per sample, which makes one native call.
     "item": {**SHARED_BY_BLOCKS, "calls": 3},
-    # The payload, and pages of metadata.
-    "pread": {**SHARED_BY_BLOCKS, "reads": 8},
+    # The payload; index and metadata are kept.
+    "pread": {**SHARED_BY_BLOCKS, "reads": 2},
 }
 
 

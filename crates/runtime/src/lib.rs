@@ -8,6 +8,7 @@
 //! Whatever a user relies on can be tested here without Python.
 
 mod active;
+mod ahead;
 mod apart;
 mod batch;
 mod batches;

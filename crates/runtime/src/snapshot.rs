@@ -91,6 +91,11 @@ impl Snapshot {
         self.plan.get().ok_or_else(|| Error::internal("a plan just set is not there"))
     }
 
+    /// Whether the order is another one than that of the table.
+    pub fn is_shuffled(&self) -> bool {
+        self.mode != Mode::Sequential
+    }
+
     /// Scratch shared by everybody who fetches for this dataset.
     pub fn fetchers(&self) -> &Arc<FetcherShelf> {
         &self.fetchers

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dataset_rt_sampler::Window;
 use dataset_rt_storage::{Kind, Result};
 
+use crate::ahead::Ahead;
 use crate::apart::Check;
 use crate::block::Block;
 use crate::fork_gate;
@@ -66,6 +67,7 @@ impl ReadAhead {
 struct BlockLoader {
     snapshot: Arc<Snapshot>,
     ahead: ReadAhead,
+    hints: Ahead,
 }
 
 impl Load for BlockLoader {
@@ -76,6 +78,7 @@ impl Load for BlockLoader {
             Some(_) => self.ahead.consumer_bytes(),
             None => self.ahead.block_bytes(),
         };
+        self.hints.hint(&self.snapshot, &positions);
         Block::load(&self.snapshot, positions, budget_bytes)
     }
 }
@@ -101,7 +104,8 @@ impl Stream {
         ahead: ReadAhead,
         window: Window,
     ) -> Self {
-        let loader = BlockLoader { snapshot, ahead };
+        let hints = Ahead::new(&snapshot, window.end(), ahead.bytes);
+        let loader = BlockLoader { snapshot, ahead, hints };
         Self {
             blocks: Lookahead::new(loader, pool),
             ahead,

@@ -94,6 +94,9 @@ pub(super) fn read_buffer(
     kind: BodyKind,
     raw_max: u64,
 ) -> Result<Buffer> {
+    if !file.is_verified(&range) {
+        file.advise_willneed(&range);
+    }
     if kind == BodyKind::None {
         return file.buffer(section, range);
     }

@@ -12,6 +12,10 @@ use super::guard::{self, Section};
 use super::regions::{self, Region};
 use crate::{Error, Result};
 
+/// Bytes of one hint: the kernel ignores what is beyond the read-ahead of the device, which is 128
+/// KiB unless somebody raised it.
+pub(super) const HINT_BYTES: usize = 128 * 1024;
+
 /// A whole file mapped read-only. Buffers made from it keep it mapped.
 ///
 /// Its bytes are given out for the length of a guarded section, or as a view for others.
@@ -84,11 +88,9 @@ impl Mapping {
     /// Asks the kernel to read `range` ahead; a hint.
     pub fn advise_willneed(&self, range: Range<u64>) {
         let Some(map) = &self.bytes.map else { return };
-        let len = map.len() as u64;
-        let (start, end) = (range.start.min(len), range.end.min(len));
-        if start < end {
-            let (start, len) = (start as usize, (end - start) as usize);
-            let _ = map.advise_range(Advice::WillNeed, start, len);
+        let end = range.end.min(map.len() as u64) as usize;
+        for start in (range.start as usize..end).step_by(HINT_BYTES) {
+            let _ = map.advise_range(Advice::WillNeed, start, HINT_BYTES.min(end - start));
         }
     }
 }

@@ -1,17 +1,18 @@
 //! One file for reading: mapped, or read at offsets. Knows no format.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, fstat, fstatfs, lstat};
-use rustix::io::Errno;
+use rustix::fs::{Advice, FileType, fadvise, fstat, fstatfs, lstat};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::guard::{guarded, unreadable};
 use super::identity::{Baseline, FileIdentity};
-use super::mapping::Mapping;
+use super::mapping::{HINT_BYTES, Mapping};
 use crate::{Error, Result};
 
 /// How files are read.
@@ -146,9 +147,23 @@ impl ReadFile {
 
     /// Asks the kernel to read `range` ahead; a hint.
     pub fn advise_willneed(&self, range: Range<u64>) {
-        if let Access::Mapped(mapping) = &self.access {
-            mapping.advise_willneed(range);
+        let file = match &self.access {
+            Access::Mapped(mapping) => return mapping.advise_willneed(range),
+            Access::Offsets(file) => file,
+        };
+        for start in range.clone().step_by(HINT_BYTES) {
+            let len = NonZero::new((range.end - start).min(HINT_BYTES as u64));
+            let _ = fadvise(file, start, len, Advice::WillNeed);
         }
+    }
+
+    /// Whether the byte at `offset` can be had without waiting for the device; true where that
+    /// cannot be told. Unlike `mincore`, this asks nothing of the file's owner and mode.
+    pub fn is_resident(&self, offset: u64) -> bool {
+        let Access::Offsets(file) = &self.access else { return true };
+        let mut byte = [0];
+        let mut out = [IoSliceMut::new(&mut byte)];
+        preadv2(file, &mut out, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
     }
 }
 

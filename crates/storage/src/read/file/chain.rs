@@ -43,7 +43,10 @@ impl Chain {
         let start = self.layout.start(number);
         let end = start.and_then(|start| leaves.checked_mul(32)?.checked_add(start));
         let bytes = match (start, end) {
-            (Some(start), Some(end)) => self.file.buffer(start..end)?,
+            (Some(start), Some(end)) => {
+                self.file.advise_willneed(start..end);
+                self.file.buffer(start..end)?
+            }
             _ => return Err(Error::internal(format!("no place for the leaves of {name}"))),
         };
         let (whole, rest) = bytes.as_chunks::<32>();

@@ -130,9 +130,26 @@ impl LazyFile {
 
     /// A hint; failure costs speed only.
     pub fn advise_willneed(&self, range: Range<u64>) {
-        if let Ok(Opened::Mapped(mapped)) = self.opened() {
-            mapped.file.advise_willneed(range);
+        match self.opened() {
+            Ok(Opened::Mapped(mapped)) => mapped.file.advise_willneed(range),
+            Ok(Opened::Read(descriptor)) => {
+                let _ = descriptor.with(|file| {
+                    file.advise_willneed(range);
+                    Ok(())
+                });
+            }
+            Err(_) => {}
         }
+    }
+
+    /// Whether the byte at `offset` is in memory; true where that cannot be told.
+    pub fn is_resident(&self, offset: u64) -> bool {
+        let descriptor = match self.opened() {
+            Ok(Opened::Mapped(mapped)) => &mapped.twin,
+            Ok(Opened::Read(descriptor)) => descriptor,
+            Err(_) => return true,
+        };
+        descriptor.with(|file| Ok(file.is_resident(offset))).unwrap_or(true)
     }
 
     /// Fails when an opened file changed since, or could not be read.

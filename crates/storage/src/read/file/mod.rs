@@ -4,6 +4,7 @@
 //! ```text
 //! verified     no byte before its block agreed with the manifest
 //!   ^ window   many small reads of one file
+//! kept         blocks for small reads of a file that is not mapped
 //! chain        from a file's root down to its blocks (digests.bin)
 //! lazy_file    mapped, or read through few descriptors
 //! origin       the directory, and whether it still holds the same cache
@@ -11,6 +12,7 @@
 
 mod chain;
 mod descriptors;
+mod kept;
 mod lazy_file;
 mod origin;
 mod verified;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use arrow_buffer::Buffer;
 
 use super::chain::Chain;
+use super::kept::KeptBlocks;
 use super::lazy_file::LazyFile;
 use crate::format::digest::{Digest, block_count, block_digest, leaf_count, to_hex};
 use crate::format::limits::BLOCK_BYTES;
@@ -27,6 +28,7 @@ pub(in crate::read) struct VerifiedFile {
     /// `None` when the caller asked not to verify.
     chain: Option<Arc<Chain>>,
     checks: OnceLock<Checks>,
+    kept: OnceLock<KeptBlocks>,
 }
 
 /// A mapped file, for many small reads.
@@ -50,7 +52,7 @@ struct Checks {
 impl VerifiedFile {
     /// File `number` in manifest order, whose BLAKE3 is `root`.
     pub fn new(file: LazyFile, root: Digest, number: usize, chain: Option<Arc<Chain>>) -> Self {
-        Self { file, root, number, chain, checks: OnceLock::new() }
+        Self { file, root, number, chain, checks: OnceLock::new(), kept: OnceLock::new() }
     }
 
     /// Path relative to the cache directory.
@@ -129,6 +131,40 @@ impl VerifiedFile {
         Ok(Cow::Owned(bytes))
     }
 
+    /// The verified bytes of a small `range` of a file that is not mapped, from the blocks that are
+    /// kept; `None` when it is in none of them.
+    pub fn kept(&self, section: Section<'_>, range: &Range<u64>) -> Result<Option<&[u8]>> {
+        let block = range.start / BLOCK_BYTES;
+        let place = self.block_range(block);
+        if range.end > place.end || range.start >= range.end {
+            return Ok(None);
+        }
+        let blocks = match self.kept.get() {
+            Some(blocks) => blocks,
+            None => {
+                let _ = self.kept.set(KeptBlocks::new(block_count(self.size_bytes())));
+                let Some(blocks) = self.kept.get() else { return Ok(None) };
+                blocks
+            }
+        };
+        let read = || {
+            let mut bytes = Vec::new();
+            self.read_append(section, place.clone(), &mut bytes, &mut Vec::new())?;
+            Ok(bytes)
+        };
+        let found = match blocks.get(block) {
+            Some(found) => Some(found),
+            None => blocks.keep(block, place.end - place.start, read)?,
+        };
+        let part = (range.start - place.start) as usize..(range.end - place.start) as usize;
+        Ok(found.and_then(|found| found.get(part)))
+    }
+
+    /// Whether the first byte of `range` is in memory; true where that cannot be told.
+    pub fn is_resident(&self, range: &Range<u64>) -> bool {
+        self.file.is_resident(range.start)
+    }
+
     /// Appends the verified bytes of `range` to `out`; `scratch` holds blocks met for the first
     /// time, which are read whole so that the bytes hashed are the bytes handed out.
     pub fn read_append(
@@ -147,7 +183,18 @@ impl VerifiedFile {
         }
         let start = out.len();
         out.resize(start + place.len(), 0);
-        let target = out.get_mut(start..).unwrap_or_default();
+        self.read_into(section, range, out.get_mut(start..).unwrap_or_default(), scratch)
+    }
+
+    /// Fills `target` with the verified bytes of `range`, which is as long, of a file that is not
+    /// mapped; `scratch` as in [`VerifiedFile::read_append`].
+    pub fn read_into(
+        &self,
+        section: Section<'_>,
+        range: Range<u64>,
+        target: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
         match self.checks(section)? {
             None => self.file.read_at(range.start, target),
             Some(checks) => self.read_checked(section, checks, range, target, scratch),
@@ -289,7 +336,13 @@ impl<'a> MappedView<'a> {
             && self.checks.is_none_or(|checks| checks.is_verified(last));
         match self.bytes.get(range.start as usize..range.end as usize) {
             Some(bytes) if is_known => Ok(bytes),
-            _ => self.file.slice(self.section, range),
+            _ => {
+                // One read of a block instead of one for each page that hashing touches.
+                if !self.file.is_verified(&range) {
+                    self.file.advise_willneed(&range);
+                }
+                self.file.slice(self.section, range)
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A cursor over one verified file for many small reads: mapped ones cost nothing, others share
-//! one `pread` where they are neighbours. Knows nothing of what the bytes mean.
+//! A cursor over one verified file for many small reads: mapped ones cost nothing, others come from
+//! blocks that are kept, or share one `pread` where they are neighbours. Knows nothing of what the bytes mean.
 
 use std::ops::Range;
 
@@ -34,7 +34,10 @@ impl<'a> Window<'a> {
     pub fn get(&mut self, range: Range<u64>) -> Result<&[u8]> {
         match &self.mapped {
             Some(view) => view.get(range),
-            None => self.get_read(range),
+            None => match self.file.kept(self.section, &range)? {
+                Some(found) => Ok(found),
+                None => self.get_read(range),
+            },
         }
     }
 

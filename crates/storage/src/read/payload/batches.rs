@@ -10,7 +10,6 @@ use crate::format::index::IndexRecord;
 use crate::format::limits::PAYLOAD_BYTES_MAX;
 use crate::read::cache::Cache;
 use crate::read::columns::{read_buffer, read_header};
-use crate::read::expansion::too_large;
 use crate::read::locate::PayloadPlace;
 use crate::store::{Section, guarded};
 use crate::{Error, Result};
@@ -48,11 +47,11 @@ impl Cache {
                 ))
             })?;
             let bytes = payloads.get(offset as usize..end as usize).unwrap_or_default();
-            let start = arena.bytes.len();
-            arena.bytes.try_reserve(bytes.len()).map_err(|_| too_large(bytes.len() as u64))?;
-            arena.bytes.extend_from_slice(bytes);
+            let start = arena.len();
+            arena.grow(bytes.len())?.copy_from_slice(bytes);
+            let end = arena.len();
             if let Some(range) = arena.ranges.get_mut(position) {
-                *range = start..arena.bytes.len();
+                *range = start..end;
             }
         }
         self.check_shards_unchanged(places)?;

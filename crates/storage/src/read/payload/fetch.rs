@@ -150,6 +150,14 @@ impl Cache {
         self.shard(shard)?.file.check_unchanged()
     }
 
+    /// Whether the first byte of a payload is in memory; true where that cannot be told.
+    pub fn is_resident(&self, place: &PayloadPlace) -> bool {
+        let (Ok(shard), Ok(stored)) = (self.shard(place.shard), self.stored(place)) else {
+            return true;
+        };
+        stored.range.is_empty() || shard.file.is_resident(&stored.range)
+    }
+
     /// Asks the kernel to read the bytes of `places` ahead; a hint whose failure costs speed.
     pub fn advise_willneed(&self, places: &[PayloadPlace]) {
         self.advise(places, |_, _| true);
@@ -187,12 +195,12 @@ impl Cache {
         places: &[PayloadPlace],
         fetcher: &mut Fetcher,
     ) -> Result<Arena> {
+        self.advise_unverified(places);
         let mut arena = Arena::new(places)?;
         for place in places {
-            let stored = self.stored(place)?;
+            let Stored { range, raw_len } = self.stored(place)?;
             let file = &self.shard(place.shard)?.file;
-            let (bytes, scratch) = (&mut arena.bytes, &mut fetcher.scratch);
-            file.read_append(section, stored.range, bytes, scratch)?;
+            file.read_into(section, range, arena.grow(raw_len)?, &mut fetcher.scratch)?;
             arena.close_payload();
         }
         self.check_shards_unchanged(places)?;

@@ -71,10 +71,10 @@ impl PayloadViews {
 
     /// The payloads of an arena, which is cut into buffers of at most `reach` bytes.
     fn push_arena(&mut self, arena: Arena, reach: usize) -> Result<()> {
-        let bytes = Buffer::from_vec(arena.bytes);
+        let (bytes, ranges) = arena.into_buffer();
         // Number and start of the buffer in use.
         let mut open: Option<(u32, usize)> = None;
-        for range in arena.ranges {
+        for range in ranges {
             let reaches = |start: usize| start <= range.start && range.end - start <= reach;
             let (number, start) = match open {
                 Some((number, start)) if reaches(start) => (number, start),
@@ -243,9 +243,10 @@ mod tests {
         // Not in the order of the bytes, as with compression by buffer.
         arena.ranges = vec![0..0; 20];
         for i in (0..20).rev() {
-            let start = arena.bytes.len();
-            arena.bytes.extend_from_slice(&payloads[i]);
-            arena.ranges[i] = start..arena.bytes.len();
+            let start = arena.len();
+            arena.grow(payloads[i].len()).unwrap().copy_from_slice(&payloads[i]);
+            let end = arena.len();
+            arena.ranges[i] = start..end;
         }
         let mut views = PayloadViews::default();
         views.push_arena(arena, 50).unwrap();
