@@ -11,12 +11,12 @@ use crate::read::cache::Cache;
 use crate::store::{Section, guarded};
 
 /// Decompressed payload buffers kept by one thread, all of which load blocks of large payloads:
-/// reading in order meets each batch of 1 MiB once, and a window of a dozen batches still fits.
-const BATCHES_KEPT_BYTES: usize = 16 * 1024 * 1024;
+/// reading in order meets each batch of 1 MiB once, and a window of eight still fits.
+const BATCHES_KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// Decompressors kept by one thread: with a dictionary each costs some hundred KiB.
 const DECOMPRESSORS_KEPT: usize = 8;
 
-/// The state that fetching reuses; one per thread, for any caches. Holds at most 16 MiB and one
+/// The state that fetching reuses; one per thread, for any caches. Holds at most 8 MiB and one
 /// more batch of decompressed payloads.
 #[derive(Default)]
 pub struct Fetcher {
