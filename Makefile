@@ -24,7 +24,7 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 FEATURES := dataset_rt_storage/faults
 
 .PHONY: help demo test torch build lint-rust test-rust conformance lint-python types test-python \
-	fuzz bench bench-quick bench-scale bench-micro format lock clean missing
+	fuzz bench bench-quick bench-scale bench-workers bench-micro format lock clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
 
@@ -39,6 +39,7 @@ help:
 	@echo "make bench   measure ourselves, the machine and the peers, about 25 minutes"
 	@echo "make bench-quick  the same with a few samples, to see that it runs"
 	@echo "make bench-scale  tables of 10^7 rows and thousands of files, about 10 minutes"
+	@echo "make bench-workers  one CPU and two, and memory of loader processes, about 6 minutes"
 	@echo "make bench-micro  single steps of ours, in Rust and under pytest-benchmark"
 	@echo "make lock    pin the newest dependencies in requirements/"
 	@echo "make clean   remove environment and build output"
@@ -111,6 +112,10 @@ bench-quick: build
 # Rows and files at scale, about 10 minutes: the figures of docs/scale.md.
 bench-scale: build
 	$(BIN)/python -m benchmarks.scale
+
+# One CPU against two, and the memory of DataLoader workers, where PyTorch is importable.
+bench-workers: build
+	$(BIN)/python -m benchmarks.workers
 
 # Single steps, for comparing two builds: MICRO="--benchmark-save=NAME", "--benchmark-compare".
 # Those of the crates run once with their tests, too.

@@ -71,7 +71,7 @@ class Run:
         if self.options.output:
             print(text)
         else:
-            report.put(ROOT / "docs/benchmarks-cold.md", self.name, text)
+            report.put(ROOT / f"docs/benchmarks-{self.name}.md", self.name, text)
 
 
 def heading(record):

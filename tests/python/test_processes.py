@@ -302,3 +302,71 @@ def test_hooks_of_a_fork_may_use_the_library(cache, hook):
         print("done")
     """
     assert run_script(script, cache, hook, seconds=SECONDS) == "done\n"
+
+
+WITH_A_TABLE = """
+        import os, signal, sys
+        # Runs behind ours before a fork: what is raised there is lost.
+        os.register_at_fork(before=lambda: sum(range(1000)))
+        import numpy as np
+        import polars as pl
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1], seed=1, shuffle=True)
+        frame = dataset.get_metadata()
+        rows = np.arange(int(sys.argv[2])) % len(frame)
+        weight = pl.Series(np.linspace(1, 2, len(rows)))
+        dataset.update_metadata(frame[rows].with_columns(weight=weight))
+        def private():
+            with open("/proc/self/smaps_rollup") as rollup:
+                (line,) = [line for line in rollup if line.startswith("Private_Dirty")]
+            return int(line.split()[1]) * 1024
+"""
+
+
+def test_an_order_is_worked_out_once_for_all_forked_children(cache):
+    script = (
+        WITH_A_TABLE
+        + """
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                before = private()
+                dataset[0]
+                print(private() - before, flush=True)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """
+    )
+    rows = 3_000_000
+    grown = [int(line) for line in run_script(script, cache, rows, seconds=SECONDS).split()]
+    assert len(grown) == 2
+    # The order has more than 8 bytes a row.
+    assert max(grown) < rows * 4
+
+
+def test_an_interrupt_while_a_fork_works_out_an_order_is_raised_behind_it(cache):
+    script = (
+        WITH_A_TABLE
+        + """
+        parent = os.getpid()
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            child = os.fork()
+            if os.getpid() == parent:
+                while True:
+                    signal.pause()
+        except KeyboardInterrupt:
+            assert os.getpid() == parent
+            print("raised", dataset[0].data == drt.open_dataset(sys.argv[1])[
+                dataset[0].sample_id].data, flush=True)
+        else:
+            print("child", dataset[0].sample_id >= 0, flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    )
+    printed = run_script(script, cache, 3_000_000, seconds=SECONDS).splitlines()
+    assert sorted(printed) == ["child True", "raised True"]

@@ -127,6 +127,39 @@ pub fn attended<R: Send>(
     result.map_err(|error| attention.explain(py, &error))
 }
 
+thread_local! {
+    /// What interrupted this thread before it forked.
+    static INTERRUPTED: Cell<Option<Attention>> = const { Cell::new(None) };
+}
+
+/// [`attended`], in a hook before a fork, which cannot raise: Ctrl-C ends the work, and
+/// [`end_fork`] lets it come up again. Errors are left to those who need the outcome.
+pub fn attended_before_fork(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<()> + Send,
+) {
+    // Between the hooks of this thread others may wait at the gate, in the middle of their work.
+    if fork_gate::is_forking() {
+        return;
+    }
+    let _inside = Inside::enter(py);
+    let mut attention = Attention::new();
+    let attend = &mut attention;
+    without_lock(py, move || {
+        let with_breaks = || fork_gate::with_breaks(&mut || attend.check(), work);
+        let _ = catch_unwind(AssertUnwindSafe(with_breaks));
+    });
+    // Raised now, it would end in the next hook before the fork, and be lost there.
+    INTERRUPTED.set(Some(attention));
+}
+
+/// Lets an interrupt that came before the fork come up again in the parent; it is not the child's.
+pub fn end_fork(is_child: bool) {
+    if let (Some(attention), false) = (INTERRUPTED.take(), is_child) {
+        attention.raise_again();
+    }
+}
+
 /// [`attended`], for work with steps that last and cannot look for signals: a thread of its own
 /// takes it, and Ctrl-C ends the wait for it.
 pub fn apart<R: Send + 'static>(

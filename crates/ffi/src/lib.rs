@@ -81,9 +81,11 @@ fn remove_unfinished_write(py: Python<'_>, directory: PathBuf, name: &str) -> Py
     guarded(py, || detached(py, || remove(&LocalStore, &directory, name)))
 }
 
-/// Closes the gate before a fork; registered with `os.register_at_fork`.
+/// Works out what children would each work out anew, then closes the gate before a fork; registered
+/// with `os.register_at_fork`.
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
+    failure::attended_before_fork(py, dataset_rt_runtime::prepare_orders);
     py.detach(dataset_rt_runtime::fork_gate::before_fork);
 }
 
@@ -91,6 +93,7 @@ fn before_fork(py: Python<'_>) {
 #[pyfunction]
 fn after_fork_in_parent() {
     dataset_rt_runtime::fork_gate::after_fork();
+    failure::end_fork(false);
 }
 
 /// Opens the gate after a fork, in the child, which has one thread only.
@@ -98,6 +101,7 @@ fn after_fork_in_parent() {
 fn after_fork_in_child() {
     ending::after_fork_in_child();
     dataset_rt_runtime::fork_gate::after_fork();
+    failure::end_fork(true);
 }
 
 /// Keeps other threads out of Python and of this module from now on; registered with `atexit`.

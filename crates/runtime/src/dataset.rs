@@ -20,6 +20,7 @@ use crate::batch::{BatchLoader, Rows};
 use crate::batches::Batches;
 use crate::block::{Block, FetcherShelf};
 use crate::face::Face;
+use crate::orders_before_fork;
 use crate::pool::WorkerPool;
 use crate::projection::Projection;
 use crate::resources::readahead_bytes_default;
@@ -328,6 +329,7 @@ impl Dataset {
         ));
         // The last look: whoever interrupted until here finds the old table.
         attend()?;
+        orders_before_fork::remember(&snapshot);
         let mut state = self.state();
         state.cursor.table_replaced(rows).map_err(cursor_error)?;
         let replaced = std::mem::replace(&mut state.snapshot, snapshot);
