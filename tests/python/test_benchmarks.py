@@ -16,7 +16,6 @@ from benchmarks.engines import STORES, CannotError, Reader  # noqa: E402
 from benchmarks.targets import TARGETS  # noqa: E402
 from benchmarks.workloads import Workload  # noqa: E402
 
-
 ENGINES = ("mmap floor", "DatasetRT", "DatasetRT Arrow source")
 
 

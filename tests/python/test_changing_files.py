@@ -47,9 +47,9 @@ def check(sample, row=None):
     assert sample.metadata == metadata(row), ("wrong metadata", row)
 
 
-def opened(path, io="auto"):
+def opened(path, io="auto", **options):
     # A small read-ahead: blocks that are not yet loaded when the file changes, and one that is.
-    config = drt.ReaderConfig(seed=1, shuffle=False, io=io, prefetch_size=80)
+    config = drt.ReaderConfig(seed=1, shuffle=False, io=io, prefetch_size=80, **options)
     return runtime.cached_dataset(path, reader_config=config)
 
 
@@ -320,6 +320,51 @@ def test_a_view_of_lost_pages_is_never_zeros_and_faulthandler_says_where(copied,
 def test_without_other_handlers_the_process_dies_of_the_signal(copied, then):
     done = outcome(copied, "before", "none", then)
     assert (done.stdout, done.returncode) == ("alive\n", -signal.SIGBUS)
+
+
+FINALISER_TOUCHES_LOST_PAGES = (
+    COMMON
+    + """
+import gc
+
+
+class Finaliser:
+    def __del__(self):
+        print("read", bytes(view)[:10], flush=True)
+
+
+face = sys.argv[3]
+with drt.DatasetRuntime(num_workers=2) as runtime:
+    dataset = opened(sys.argv[2], zero_copy=face == "views")
+    for sample in dataset:
+        pass
+    view = drt.open_cache(sys.argv[1]).payload(399)
+    [cut(0)(path) for path in Path(sys.argv[1], "shards").iterdir()]
+    cycle = [Finaliser()]
+    cycle.append(cycle)
+    samples = iter(dataset)
+    del cycle
+    print("alive", flush=True)
+    # From now on the collector runs at every chance.
+    gc.set_threshold(1)
+    if face == "single":
+        dataset[0]
+    else:
+        next(samples)
+"""
+)
+
+
+@pytest.mark.parametrize("face", ["single", "views", "bytes"])
+def test_the_collector_does_not_run_where_lost_pages_are_zeros(caches, copied, face):
+    done = subprocess.run(
+        [sys.executable, "-c", FINALISER_TOUCHES_LOST_PAGES, copied, caches["none"], face],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("alive\n", -signal.SIGBUS), done.stderr
 
 
 READ_WHILE_REWRITTEN = (

@@ -24,6 +24,7 @@ UNSAFE_FILES = {
     "crates/storage/src/store/local.rs",
     "crates/storage/src/store/mapping.rs",
     "crates/ffi/src/capsules.rs",
+    "crates/ffi/src/collector.rs",
     "crates/ffi/src/ending.rs",
     "crates/ffi/src/faces.rs",
     "crates/ffi/src/filling.rs",

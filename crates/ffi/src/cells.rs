@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyArray;
 
+use crate::collector::CollectorPause;
 use crate::failure::to_py;
 
 /// One value. Python checks that text is UTF-8.
@@ -62,6 +63,7 @@ pub fn metadata_dicts<'py>(
         };
         (0..rows).map(one).collect()
     };
+    let _paused = CollectorPause::new(py);
     // Dictionaries and nested values of a user's table may still lie in a mapped file.
     store::guarded(|_| Ok(convert())).map_err(|e| to_py(py, &e))?
 }

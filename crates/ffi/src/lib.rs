@@ -12,6 +12,7 @@ mod batches;
 mod cache;
 mod capsules;
 mod cells;
+mod collector;
 mod dataset;
 mod ending;
 mod faces;

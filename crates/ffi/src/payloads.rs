@@ -10,6 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
+use crate::collector::CollectorPause;
 use crate::failure::{apart, detached, to_py};
 use crate::filling::Filling;
 use crate::payload_out::NativePayload;
@@ -62,7 +63,11 @@ impl PayloadsAhead {
             let make = |section: Section<'_>, payload: &Payload| {
                 payload_object(py, zero_copy, section, payload)
             };
-            let made = block.convert_payloads(i, make).map_err(|e| to_py(py, &e))?;
+            let made = {
+                let _paused = CollectorPause::new(py);
+                block.convert_payloads(i, make)
+            };
+            let made = made.map_err(|e| to_py(py, &e))?;
             self.made = made?.into_iter();
         }
         let lost = || to_py(py, &Error::internal(format!("payload {i} of a block is gone")));

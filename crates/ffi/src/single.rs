@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
 use crate::cells::cell_object;
+use crate::collector::CollectorPause;
 use crate::payloads::object_at_hand;
 use crate::samples::{SampleMaker, column_keys};
 
@@ -53,6 +54,7 @@ pub fn physical<'py>(
 ) -> Option<Bound<'py, PyAny>> {
     let py = cache_id.py();
     let (cache_id, sample_id) = (plain_int(cache_id)?, plain_int(sample_id)?);
+    let _paused = CollectorPause::new(py);
     dataset.physical_at_hand(cache_id, sample_id, |found| sample(py, maker, keys, found))
 }
 
@@ -68,6 +70,7 @@ pub fn at_index<'py>(
     let (snapshot, start, len) = dataset.next_epoch();
     let position = (index < len).then(|| start.checked_add(index))??;
     let keys = keys.of(py, &snapshot);
+    let _paused = CollectorPause::new(py);
     snapshot.at_hand(position, |found| sample(py, maker, &keys, found))
 }
 

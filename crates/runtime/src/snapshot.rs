@@ -70,6 +70,10 @@ impl Snapshot {
             if let Some(plan) = self.plan.get() {
                 return Ok(plan);
             }
+            if fork_gate::is_forking() {
+                // Whoever works it out may wait for the end of this thread's fork.
+                return self.keep(self.make(attend)?);
+            }
             if let Some(_building) = Building::begin(self) {
                 if let Some(plan) = self.plan.get() {
                     return Ok(plan);

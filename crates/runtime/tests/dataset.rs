@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use dataset_rt_runtime::{
     Dataset, Profile, QueueBound, ReadOptions, SourceClaim, WorkerPool, WritePipeline, decide,
+    fork_gate,
 };
 use dataset_rt_runtime::{Decision, OnStale};
 use dataset_rt_sampler::Mode;
@@ -154,6 +156,37 @@ fn a_run_of_payloads_is_copied_in_parts_of_any_size() {
     block.release(1..3);
     assert_eq!(block.run_size(1, 1000), (0, 0));
     assert_eq!(block.run(3, 1000).len(), 2, "the block kept the others");
+}
+
+#[test]
+fn a_hook_of_a_fork_does_not_wait_for_an_order_that_another_thread_works_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "one", 1, None).unwrap();
+    let dataset = open(&[path], Mode::Multinomial, 1, 100).unwrap();
+    let (schema, batches) = dataset.table(&mut || Ok(())).unwrap();
+    dataset.update_table(&schema, &batches, &[], &mut || Ok(())).unwrap();
+    let (busy, is_busy) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let dataset = &dataset;
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            dataset.order_fingerprint(&mut || {
+                let _ = (busy.send(()), may_go_on.recv());
+                Ok(())
+            })
+        });
+        is_busy.recv().unwrap();
+        fork_gate::before_fork();
+        let mut looks = 0;
+        let here = dataset.order_fingerprint(&mut || {
+            looks += 1;
+            if looks < 100 { Ok(()) } else { Err(Error::conflict("it waits")) }
+        });
+        fork_gate::after_fork();
+        drop(go_on);
+        assert_eq!(here, other.join().unwrap());
+        assert!(here.is_ok());
+    });
 }
 
 #[test]

@@ -11,6 +11,7 @@ use arrow_buffer::{
 };
 use arrow_data::ArrayData;
 
+use super::group::with_room;
 use crate::format::schema::ColumnType;
 use crate::{Error, Result};
 
@@ -233,9 +234,9 @@ impl ColumnBuilder {
                 builder.add_buffer(std::mem::replace(bytes, next).into())
             }
             Values::Variable { offsets, bytes } => {
-                let mut next_offsets = Vec::with_capacity(offsets.len());
+                let mut next_offsets = with_room(offsets.len());
                 next_offsets.push(0);
-                let next_bytes = Vec::with_capacity(bytes.len());
+                let next_bytes = with_room(bytes.len());
                 builder
                     .add_buffer(Buffer::from_vec(std::mem::replace(offsets, next_offsets)))
                     .add_buffer(Buffer::from_vec(std::mem::replace(bytes, next_bytes)))

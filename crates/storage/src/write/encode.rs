@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, LargeBinaryArray, UInt64Array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
-use super::group::RowGroup;
+use super::group::{RowGroup, with_room};
 use crate::format::codec::{Algo, Compression, Compressor, schema_marks};
 use crate::format::digest::to_hex;
 use crate::format::ipc::{BodyCompression, EncodedBatch, encode_batch};
@@ -97,8 +97,8 @@ fn compress_each(
     payload: &LargeBinaryArray,
     compressor: &mut Compressor,
 ) -> Result<LargeBinaryArray> {
-    let mut bytes = Vec::with_capacity(payload.value_data().len() / 2);
-    let mut offsets = Vec::with_capacity(payload.len() + 1);
+    let mut bytes = with_room(payload.value_data().len() / 2);
+    let mut offsets = with_room(payload.len() + 1);
     offsets.push(0_i64);
     for i in 0..payload.len() {
         let raw = payload.value(i);

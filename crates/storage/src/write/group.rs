@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use crate::format::codec::Compression;
 use crate::format::limits::{BATCH_BYTES, BATCH_ROWS, BUFFER_SCOPE_BATCH_BYTES};
 use crate::format::schema::StoredSchema;
-use crate::{Error, Result};
+use crate::{Error, Kind, Result};
 
 /// Most bytes of row groups that wait for a column's type.
 const HOLD_BYTES_MAX: u64 = 128 * 1024 * 1024;
@@ -129,6 +129,13 @@ impl SpareBuffers {
     }
 }
 
+/// An empty vector with room for `len` values, where there is memory for them.
+pub(super) fn with_room<T>(len: usize) -> Vec<T> {
+    let mut values = Vec::new();
+    let _ = values.try_reserve_exact(len);
+    values
+}
+
 /// Payload bytes as they grow: one contiguous buffer and the offsets of an Arrow array.
 pub(super) struct PayloadBuilder {
     bytes: Vec<u8>,
@@ -150,9 +157,29 @@ impl PayloadBuilder {
         self.offsets.len() - 1
     }
 
-    pub(super) fn push(&mut self, payload: &[u8]) {
+    /// Takes a copy of a payload.
+    ///
+    /// # Errors
+    /// `Exhausted` without memory for it; nothing was taken then.
+    pub(super) fn push(&mut self, payload: &[u8]) -> Result<()> {
+        self.reserve(payload.len(), 1)?;
         self.bytes.extend_from_slice(payload);
         self.offsets.push(self.bytes.len() as i64);
+        Ok(())
+    }
+
+    fn reserve(&mut self, bytes: usize, rows: usize) -> Result<()> {
+        let reserved = self.bytes.try_reserve(bytes).and_then(|()| self.offsets.try_reserve(rows));
+        reserved.map_err(|_| {
+            let held = self.bytes.len();
+            Error::new(
+                Kind::Exhausted,
+                format!(
+                    "no memory for {bytes} bytes of payload beside the {held} bytes of their \
+                     record batch; free some, or lower prefetch_bytes"
+                ),
+            )
+        })
     }
 
     /// Bytes of the newest payload.
@@ -169,20 +196,31 @@ impl PayloadBuilder {
         self.bytes.truncate(self.offsets.last().map_or(0, |&end| end as usize));
     }
 
-    pub(super) fn append(&mut self, payloads: &LargeBinaryArray, start: usize, len: usize) {
+    /// Takes a copy of payloads `start..start + len`.
+    ///
+    /// # Errors
+    /// As [`PayloadBuilder::push`].
+    pub(super) fn append(
+        &mut self,
+        payloads: &LargeBinaryArray,
+        start: usize,
+        len: usize,
+    ) -> Result<()> {
         let offsets = &payloads.value_offsets()[start..=start + len];
         let (first, last) = (offsets[0], offsets[len]);
+        self.reserve((last - first) as usize, len)?;
         let shift = self.bytes.len() as i64 - first;
         self.bytes.extend_from_slice(&payloads.value_data()[first as usize..last as usize]);
         self.offsets.extend(offsets[1..].iter().map(|end| end + shift));
+        Ok(())
     }
 
     /// The payloads as an array without copying them; the builder expects as much once more.
     pub(super) fn take(&mut self) -> Result<LargeBinaryArray> {
         let (bytes_len, offsets_len) = (self.bytes.len(), self.offsets.len());
-        let next = self.spares.take().unwrap_or_else(|| Vec::with_capacity(bytes_len));
+        let next = self.spares.take().unwrap_or_else(|| with_room(bytes_len));
         let bytes = std::mem::replace(&mut self.bytes, next);
-        let offsets = std::mem::replace(&mut self.offsets, Vec::with_capacity(offsets_len));
+        let offsets = std::mem::replace(&mut self.offsets, with_room(offsets_len));
         self.offsets.push(0);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         LargeBinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)

@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
+use super::group::with_room;
 use crate::format::codec::Decompressor;
 use crate::format::digest::{FileDigest, FileHasher, to_hex};
 use crate::format::ipc::{
@@ -125,8 +126,8 @@ impl StoredShard {
 }
 
 fn unpack(stored: &LargeBinaryArray, decompressor: &mut Decompressor) -> Result<LargeBinaryArray> {
-    let mut bytes = Vec::with_capacity(stored.value_data().len());
-    let mut offsets = Vec::with_capacity(stored.len() + 1);
+    let mut bytes = with_room(stored.value_data().len());
+    let mut offsets = with_room(stored.len() + 1);
     offsets.push(0_i64);
     for frame in stored.iter().flatten() {
         // An empty payload is stored as no bytes, not as a frame.

@@ -233,7 +233,7 @@ impl Ingest {
                 is_full = rows >= self.limits.batch_rows || bytes >= self.limits.batch_bytes;
             }
             let len = end - start;
-            self.payload.append(payload, start, len);
+            self.payload.append(payload, start, len)?;
             for (array, column) in arrays.iter().zip(&mut self.columns) {
                 column.builder.append(array, start, len)?;
             }

@@ -126,7 +126,7 @@ impl Ingest {
         if self.payload.rows() > 0 && self.group_bytes + len > self.limits.batch_bytes {
             self.close_group()?;
         }
-        self.payload.push(payload);
+        self.payload.push(payload)?;
         self.open_row = Some(OpenRow { bytes: len, cells: 0 });
         Ok(())
     }
