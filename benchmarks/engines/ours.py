@@ -5,8 +5,8 @@ from benchmarks import engines
 from benchmarks.workloads import COLUMNS
 
 BATCH_ROWS = 256
-# Settings are imported at their first use, which belongs to the imports here.
-_ = drt.ReaderConfig, drt.WriterConfig
+# What is imported at its first use belongs to the imports here.
+_ = drt.ReaderConfig, drt.WriterConfig, drt.DatasetRuntime
 OPTIONS = {"": {}, "zero_copy": {"zero_copy": True}, "pread": {"io": "pread"}, "batches": {}}
 
 
