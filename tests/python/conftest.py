@@ -1,6 +1,7 @@
 """Sources and fixtures every test of the built package shares; knows no rule under test."""
 
 import hashlib
+import json
 import subprocess
 import sys
 import textwrap
@@ -98,6 +99,21 @@ def run_script(script, *arguments, seconds=60):
     )
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def measured(module, directory, *arguments, seconds=300):
+    """Run a command of the benchmarks with its data in `directory`; its results, and its report."""
+    output = directory / "result.json"
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments, "--cache", directory, "--output", output],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(output.read_text()), done.stdout
 
 
 @pytest.fixture

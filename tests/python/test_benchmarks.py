@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import measured
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -20,18 +21,8 @@ ENGINES = ("mmap floor", "DatasetRT", "DatasetRT Arrow source")
 
 
 def test_the_command_measures_every_task_of_every_mode(tmp_path):
-    output = tmp_path / "result.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--workloads", "tiny", "large"]
-    done = subprocess.run(
-        [*command, "--cache", tmp_path, "--output", output, "--engines", *ENGINES],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = json.loads(output.read_text())
+    options = ["--quick", "--workloads", "tiny", "large", "--engines", *ENGINES]
+    record, printed = measured("benchmarks", tmp_path, *options)
     assert record["failures"] == {}
     for results in record["results"].values():
         for label in ("mmap floor", "DatasetRT", "DatasetRT zero_copy", "DatasetRT pread"):
@@ -43,7 +34,7 @@ def test_the_command_measures_every_task_of_every_mode(tmp_path):
         for label in ("DatasetRT", "DatasetRT Arrow source"):
             assert results[label]["write"][0] > 0
             assert results[label]["write, plain"][0] > 0
-    assert "| weighted |" in done.stdout
+    assert "| weighted |" in printed
 
 
 def test_a_failing_engine_costs_its_own_figures_only(tmp_path):
@@ -72,27 +63,17 @@ def test_a_failing_engine_costs_its_own_figures_only(tmp_path):
 
 
 def test_the_command_for_scale_measures_every_step(tmp_path):
-    output = tmp_path / "result.json"
     sizes = ["--rows", "1000", "2000", "--caches", "3", "--shards", "5", "--draws"]
-    command = [sys.executable, "-m", "benchmarks.scale", *sizes, "--repetitions", "1"]
-    done = subprocess.run(
-        [*command, "--cache", tmp_path, "--output", output],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = json.loads(output.read_text())
+    options = [*sizes, "--repetitions", "1"]
+    record, printed = measured("benchmarks.scale", tmp_path, *options, seconds=120)
     assert list(record["rows"]) == ["1000", "2000"]
     for values in record["rows"].values():
         assert all(value > 0 for name, value in values["table"].items() if "memory" not in name)
     assert record["many"]["5 shards of a row"]["descriptors"] > 0
     # Whole blocks of 64 KiB for a few payloads.
     assert record["many"]["subset"]["100"] > 10
-    assert "| update_metadata, and of memory pass |" in done.stdout
-    assert list(tmp_path.iterdir()) == [output]
+    assert "| update_metadata, and of memory pass |" in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_every_single_step_runs():

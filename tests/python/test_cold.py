@@ -1,12 +1,11 @@
 """Data that are not in the page cache are asked for before anybody waits for them."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import run_script, written
+from conftest import measured, run_script, written
 
 import dataset_rt as drt
 
@@ -66,21 +65,12 @@ def test_copies_are_read_without_page_faults(cache):
 
 
 def test_the_command_measures_cold_epochs(cache, tmp_path):
-    output = tmp_path / "result.json"
-    command = [sys.executable, "-m", "benchmarks.cold", "--workloads", "small", "--count", "0.002"]
-    parts = ["--repetitions", "1", "--only", "16 at", "mapping", "evicted"]
-    done = subprocess.run(
-        [*command, *parts, "--cache", tmp_path, "--output", output],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads(output.read_text())["results"]
+    size = ["--workloads", "small", "--count", "0.002", "--repetitions", "1"]
+    rows = ["--only", "16 at", "mapping", "evicted"]
+    record, printed = measured("benchmarks.cold", tmp_path, *size, *rows, seconds=120)
+    results = record["results"]
     assert len(results) == 3
     for labels in results.values():
         assert len(labels) == 3
         assert all(values["samples/s"][0] > 0 for values in labels.values())
-    assert "| plain mapping |" in done.stdout
+    assert "| plain mapping |" in printed

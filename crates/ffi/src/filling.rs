@@ -82,10 +82,9 @@ impl Filling {
         let fill = move |piece: usize| -> Result<()> {
             let start = piece * PIECE_BYTES;
             run.copy(start..size.min(start + PIECE_BYTES), |i, offset, part| {
-                // SAFETY: a `Filling` hands objects out when all their pieces are done, and drops
-                // the others only after `Pieces`, so this one is alive and unseen. Object `i` has
-                // the size of payload `i`, of which `part` is the part at `offset`; no other piece
-                // has these bytes.
+                // SAFETY: `Filling` hands objects out once their pieces are done, and drops others
+                // after `Pieces`: this one is alive and unseen. It has the size of payload `i`, of
+                // which `part` is the part at `offset`, and no other piece has these bytes.
                 unsafe { targets.write(i, offset, part) };
             })
         };

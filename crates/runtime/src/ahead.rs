@@ -44,13 +44,11 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// For a window that ends at `end`, whose reader allows `budget_bytes` ahead.
-    pub fn new(snapshot: &Snapshot, end: u64, budget_bytes: u64) -> Self {
-        let caches = snapshot.table().caches().iter();
-        let stored: u64 = caches.clone().map(|cache| cache.manifest().payload_bytes_total).sum();
-        let rows: u64 = caches.map(|cache| cache.rows()).sum();
+    /// For a window that ends at `end`, whose payloads have `sample_bytes` on the average, and
+    /// whose reader allows `budget_bytes` ahead.
+    pub fn new(snapshot: &Snapshot, end: u64, sample_bytes: u64, budget_bytes: u64) -> Self {
         let scattered = if snapshot.is_shuffled() { SCATTERED_BYTES } else { 0 };
-        let each = stored.checked_div(rows).unwrap_or(0).saturating_add(scattered).max(1);
+        let each = sample_bytes.saturating_add(scattered).max(1);
         let samples = (AHEAD_BYTES.min(budget_bytes) / each).min(AHEAD_SAMPLES_MAX);
         Self { samples, end, hinted: AtomicU64::new(0), state: AtomicU32::new(0) }
     }

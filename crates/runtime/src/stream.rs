@@ -104,7 +104,7 @@ impl Stream {
         ahead: ReadAhead,
         window: Window,
     ) -> Self {
-        let hints = Ahead::new(&snapshot, window.end(), ahead.bytes);
+        let hints = Ahead::new(&snapshot, window.end(), ahead.sample_bytes, ahead.bytes);
         let loader = BlockLoader { snapshot, ahead, hints };
         Self {
             blocks: Lookahead::new(loader, pool),

@@ -187,30 +187,35 @@ impl WeightTableBuilder {
         // Integers of at most 62 bits: 2^64 of them cannot overflow, and any grouping of the sum
         // gives the same bits, which no sum of floats does.
         let mut sum = 0_u128;
-        for piece in thresholds.chunks_mut(PIECE_ROWS) {
-            if !go_on() {
-                return None;
-            }
-            for row in piece {
-                *row = scale.quantise(f64::from_bits(*row));
-                sum += u128::from(*row);
-            }
-        }
+        for_each_row(&mut thresholds, go_on, |row| {
+            *row = scale.quantise(f64::from_bits(*row));
+            sum += u128::from(*row);
+        })?;
         let shift = shift_of(sum);
         let mut guide = GuideBuilder::new(thresholds.len() as u64, (sum >> shift) as u64);
         let mut sum = 0_u128;
-        for piece in thresholds.chunks_mut(PIECE_ROWS) {
-            if !go_on() {
-                return None;
-            }
-            for row in piece {
-                sum += u128::from(*row);
-                *row = (sum >> shift) as u64;
-                guide.push(*row);
-            }
-        }
+        for_each_row(&mut thresholds, go_on, |row| {
+            sum += u128::from(*row);
+            *row = (sum >> shift) as u64;
+            guide.push(*row);
+        })?;
         Some(WeightTable { form: Form::Thresholds { thresholds, guide: guide.finish() } })
     }
+}
+
+/// Calls `work` for every row, and `go_on` before each piece of them; `None` when that said no.
+fn for_each_row(
+    rows: &mut [u64],
+    go_on: &mut dyn FnMut() -> bool,
+    mut work: impl FnMut(&mut u64),
+) -> Option<()> {
+    for piece in rows.chunks_mut(PIECE_ROWS) {
+        if !go_on() {
+            return None;
+        }
+        piece.iter_mut().for_each(&mut work);
+    }
+    Some(())
 }
 
 /// `min { i : thresholds[i] > ticket }` for up to [`LANES`] draws.
