@@ -65,6 +65,31 @@ impl Order {
         }
     }
 
+    /// The rows at any positions: the same as [`Order::row_at`], several times faster. Of two
+    /// slices of different lengths, what is too long stays as it is.
+    pub fn rows_at(&self, positions: &[u64], out: &mut [u64]) {
+        match &self.kind {
+            Kind::Sequential { .. } => {
+                for (&k, row) in positions.iter().zip(out) {
+                    *row = self.row_at(k);
+                }
+            }
+            Kind::Multinomial { key, table } => {
+                let mut bits = [0_u128; BLOCK];
+                for (positions, block) in positions.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+                    let len = positions.len().min(block.len());
+                    let bits = &mut bits[..len];
+                    // One by one: on baseline x86-64 lanes side by side were not faster.
+                    positions
+                        .iter()
+                        .zip(bits.iter_mut())
+                        .for_each(|(&k, bits)| *bits = key.bits(k));
+                    table.draw_into(bits, &mut block[..len]);
+                }
+            }
+        }
+    }
+
     /// The rows at positions `k0, k0 + 1, ..`: the same as [`Order::row_at`], several times faster.
     ///
     /// Best in blocks of 64 and more. Positions wrap around behind the last 64-bit one, far beyond
@@ -145,8 +170,13 @@ mod tests {
             for order in orders(seed, rows) {
                 let mut block = vec![0; len];
                 order.rows_into(k0, &mut block);
-                for (k, row) in positions(k0).zip(block) {
+                let mut back = vec![0; len];
+                let downwards: Vec<u64> = positions(k0).take(len).collect::<Vec<_>>()
+                    .into_iter().rev().collect();
+                order.rows_at(&downwards, &mut back);
+                for (i, (k, row)) in positions(k0).zip(block).enumerate() {
                     prop_assert_eq!(row, order.row_at(k));
+                    prop_assert_eq!(row, back[len - 1 - i]);
                     prop_assert!(row < order.rows());
                 }
             }
