@@ -5,9 +5,10 @@ Knows no file and no rule of the format; those are checked where they are enforc
 
 from __future__ import annotations
 
+import json
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from dataset_rt.errors import InvalidInputError
@@ -108,6 +109,20 @@ def to_names(value: object, argument: str) -> list[str]:
         if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
             raise InvalidInputError(f"{argument} holds {name!r}, which is no Unicode text")
     return names
+
+
+def to_json(value: object, argument: str) -> str:
+    """Return a mapping of JSON values as JSON text.
+
+    Raises:
+        TypeError: `value` is no mapping, or holds what JSON has not.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{argument} must be a dict, found {type(value).__name__}")
+    try:
+        return json.dumps(dict(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{argument} must hold plain JSON values: {error}") from error
 
 
 def to_config(value: object, kind: type[_T], argument: str) -> _T:

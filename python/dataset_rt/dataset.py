@@ -5,14 +5,15 @@ Knows nothing of files or of how order is drawn: it checks arguments and asks th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt.arguments import to_count, to_integer, to_names
+from dataset_rt.arguments import to_count, to_integer, to_json, to_names
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
 from dataset_rt.samples import CachedSample
@@ -101,7 +102,10 @@ class CachedDataset:
         return self._native.batches(size, names)
 
     def __len__(self) -> int:
-        """Return the samples per epoch: active rows, or what `set_epoch_len` said since."""
+        """Return the samples per epoch: active rows, or what `set_epoch_len` said since.
+
+        For a share made by `partition`: those of its rank.
+        """
         return len(self._native)
 
     def __getitem__(self, index: int) -> CachedSample:
@@ -263,7 +267,7 @@ class CachedDataset:
         """Give later windows this many samples; the stream continues where it is.
 
         Args:
-            n: Samples per epoch, at least 1, also more than there are rows.
+            n: Samples per epoch, of all ranks together: at least 1, also more than there are rows.
         """
         self._native.set_epoch_len(to_count(n, "n", minimum=1))
 
@@ -273,12 +277,91 @@ class CachedDataset:
         return self._native.epoch
 
     def set_epoch(self, e: int) -> None:
-        """Jump to position `e * len(dataset)` of the stream.
+        """Jump to position `e * n` of the stream, `n` the samples per epoch of all ranks.
 
         Args:
             e: Number of the next iterator's epoch, from 0.
         """
         self._native.set_epoch(to_count(e, "e", minimum=0))
+
+    def partition(
+        self,
+        rank: int,
+        world_size: int,
+        *,
+        global_batch_size: int | None = None,
+        drop_last: bool = False,
+    ) -> Self:
+        """Return one rank's share: a dataset of its own with this table, position and epoch.
+
+        Global batch `t` is positions `[t * G, (t + 1) * G)` of an epoch, of which each rank takes
+        a contiguous part (the first `G % world_size` ranks one sample more): all ranks together
+        read what one process reads, in its order, whatever their number. `iter_batches(b)` gives
+        every rank equally many batches, of which the last may have fewer rows, or none.
+
+        Args:
+            rank: Number of this rank, `0 <= rank < world_size`.
+            world_size: Number of ranks.
+            global_batch_size: `G`, samples of a step on all ranks together. Then the batches of a
+                rank have `ceil(G / world_size)` rows. By default one sample for each rank, and
+                `iter_batches(b)` takes `b` such steps at a time.
+            drop_last: Leave out a short global batch at the end of an epoch, on all ranks.
+
+        Raises:
+            InvalidInputError: The rank is not in the world, a batch is empty, or this dataset is a
+                share already.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> [sample.data for sample in dataset.partition(1, 2)]
+            [b'b']
+        """
+        size = global_batch_size
+        native = self._native.partition(
+            to_count(rank, "rank", minimum=0),
+            to_count(world_size, "world_size", minimum=1),
+            None if size is None else to_count(size, "global_batch_size", minimum=1),
+            bool(drop_last),
+        )
+        return self._wrap(native, self._reader_config, self._runtime)
+
+    def state_dict(self) -> dict[str, int | str | bool]:
+        """Return where the newest iterator of this process stands, to go on exactly there.
+
+        Counts the samples that were taken, not those read ahead. Before an iterator, and after
+        `set_epoch`, `set_epoch_len`, `update_metadata` or `load_state_dict`, it is where the next
+        one begins. A few hundred bytes of JSON types, the same on every rank at the end of a
+        global batch, and independent of the number of ranks and workers. Contents and table are
+        in it as a digest: keep the table yourself, or use `save_state`.
+
+        Raises:
+            InvalidInputError: The iterator of a share stands inside a global batch.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> first = next(iter(dataset))
+            >>> dataset.load_state_dict(dataset.state_dict())
+            >>> [sample.data for sample in dataset]
+            [b'b']
+        """
+        state: dict[str, int | str | bool] = json.loads(self._native.state())
+        return state
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Make the next iterator begin where a saved state says.
+
+        Inside an epoch `len`, `dataset[i]` and the epoch number stay those of the whole epoch;
+        only iteration begins at the saved position. Iterators that run already go on unchanged.
+
+        Args:
+            state: What `state_dict` returned, on any number of ranks and workers.
+
+        Raises:
+            TypeError: `state` is no mapping.
+            InvalidInputError: It is no state, or that of another table, seed, sampling mode or
+                version; the message names both values. Nothing was changed.
+        """
+        self._native.load_state(to_json(state, "state"))
 
     @property
     def order_fingerprint(self) -> str:
@@ -334,7 +417,16 @@ class CachedDataset:
         return (
             f"CachedDataset({len(self)} samples per epoch, epoch={self.epoch}, "
             f"caches={len(self._native.cache_paths)}, seed={config.seed}, "
-            f"shuffle={config.shuffle}, sampling={config.sampling!r})"
+            f"shuffle={config.shuffle}, sampling={config.sampling!r}{self._rank_text()})"
+        )
+
+    def _rank_text(self) -> str:
+        rank, world_size, global_batch, drop_last = self._native.rank
+        if (world_size, global_batch, drop_last) == (1, None, False):
+            return ""
+        return (
+            f", rank={rank} of {world_size}, global_batch_size={global_batch}, "
+            f"drop_last={drop_last}"
         )
 
     def _to_position(self, index: object) -> int:

@@ -3,7 +3,9 @@
 
 use arrow_array::ffi::FFI_ArrowArray;
 use arrow_array::{Array, RecordBatch};
-use dataset_rt_runtime::Batches;
+use std::sync::Arc;
+
+use dataset_rt_runtime::{Batches, Progress};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3_arrow::ffi::to_schema_pycapsule;
@@ -16,17 +18,22 @@ use crate::shared::Shared;
 #[pyclass(frozen, module = "dataset_rt._native")]
 pub struct NativeBatchIterator {
     batches: Shared<Batches>,
+    progress: Option<Arc<Progress>>,
     importer: BatchImporter,
 }
 
 impl NativeBatchIterator {
-    /// Iterates `batches`.
+    /// Iterates `batches`; `progress`, if given, is told what was taken.
     ///
     /// # Errors
     /// When pyarrow is not importable.
-    pub fn new(py: Python<'_>, batches: Batches) -> PyResult<Self> {
+    pub fn new(
+        py: Python<'_>,
+        batches: Batches,
+        progress: Option<Arc<Progress>>,
+    ) -> PyResult<Self> {
         let importer = BatchImporter::new(py, &batches)?;
-        Ok(Self { batches: Shared::new(batches), importer })
+        Ok(Self { batches: Shared::new(batches), progress, importer })
     }
 }
 
@@ -50,6 +57,10 @@ impl NativeBatchIterator {
             let mut attention = Attention::new();
             let (place, attend) = (&mut *batches, &mut attention);
             let next = without_lock(py, move || place.next_batch(&mut || attend.check()));
+            if let Some(progress) = &self.progress {
+                let (rows, whole) = batches.taken();
+                progress.set(rows, whole);
+            }
             let next = next.map_err(|error| attention.explain(py, &error))?;
             next.map(|batch| self.importer.import(py, batch)).transpose()
         })

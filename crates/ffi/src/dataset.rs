@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dataset_rt_runtime::{Dataset, WorkerPool};
+use dataset_rt_runtime::{Dataset, POSITION_LIMIT, Progress, Stream, Window, WorkerPool};
+use dataset_rt_storage::Error;
 use dataset_rt_storage::store::guarded_once;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -51,15 +52,39 @@ impl NativeDataset {
         guarded(py, || Ok(if self.pool.was_closed() { None } else { short() }))
     }
 
+    fn samples_of(
+        &self,
+        py: Python<'_>,
+        stream: Stream,
+        progress: Option<Arc<Progress>>,
+    ) -> NativeSampleIterator {
+        let keys = self.table_keys.of(py, stream.snapshot());
+        NativeSampleIterator::new(Arc::clone(&self.maker), keys, stream, progress)
+    }
+
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if !self.pool.is_closed() {
             return Ok(());
         }
-        let error = dataset_rt_storage::Error::invalid(
+        let error = Error::invalid(
             "the runtime of this dataset is closed; open the caches with a new DatasetRuntime",
         );
         Err(to_py(py, &error))
     }
+}
+
+fn places_of(window: &Window) -> (u64, u64, u64, u64) {
+    (window.start, window.begin(), window.end(), window.epoch)
+}
+
+fn check_stretch(begin: u64, end: u64, lane: u64, lanes: u64) -> Result<(), Error> {
+    if begin <= end && end <= POSITION_LIMIT && lane < lanes {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "lane {lane} of {lanes} of positions {begin}..{end}; expected lane < lanes and \
+         begin <= end <= 2^63"
+    )))
 }
 
 #[pymethods]
@@ -67,10 +92,85 @@ impl NativeDataset {
     fn __iter__(&self, py: Python<'_>) -> PyResult<NativeSampleIterator> {
         guarded(py, || {
             self.check_open(py)?;
-            let stream = self.dataset.claim().map_err(|e| to_py(py, &e))?;
-            let keys = self.table_keys.of(py, stream.snapshot());
-            Ok(NativeSampleIterator::new(Arc::clone(&self.maker), keys, stream))
+            let (stream, progress) = self.dataset.claim().map_err(|e| to_py(py, &e))?;
+            Ok(self.samples_of(py, stream, Some(progress)))
         })
+    }
+
+    /// First position of the window that the next iterator would claim, the one that it would
+    /// begin at, the one behind the last, and the epoch.
+    fn next_window(&self) -> (u64, u64, u64, u64) {
+        places_of(&self.dataset.next_window())
+    }
+
+    fn claim_window(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+        guarded(py, || {
+            self.check_open(py)?;
+            let window = self.dataset.claim_window().map_err(|e| to_py(py, &e))?;
+            Ok(places_of(&window))
+        })
+    }
+
+    /// Number of batches of a stretch of the stream, samples of a whole one, and of all.
+    fn window_plan(
+        &self,
+        py: Python<'_>,
+        begin: u64,
+        end: u64,
+        batch_size: u64,
+    ) -> PyResult<(u64, u64, u64)> {
+        guarded(py, || {
+            let plan = self.dataset.batching(begin..end, batch_size);
+            let plan = plan.map_err(|e| to_py(py, &e))?;
+            Ok((plan.batches, plan.rows, plan.share.rows()))
+        })
+    }
+
+    fn window_samples(
+        &self,
+        py: Python<'_>,
+        begin: u64,
+        end: u64,
+        lane: u64,
+        lanes: u64,
+        unit: u64,
+    ) -> PyResult<NativeSampleIterator> {
+        guarded(py, || {
+            self.check_open(py)?;
+            check_stretch(begin, end, lane, lanes).map_err(|e| to_py(py, &e))?;
+            let stream = self.dataset.lane(begin..end, lane, lanes, unit);
+            Ok(self.samples_of(py, stream, None))
+        })
+    }
+
+    fn partition(
+        &self,
+        py: Python<'_>,
+        rank: u64,
+        world_size: u64,
+        global_batch_size: Option<u64>,
+        drop_last: bool,
+    ) -> PyResult<Self> {
+        guarded(py, || {
+            let part = self.dataset.partition(rank, world_size, global_batch_size, drop_last);
+            let dataset = part.map_err(|e| to_py(py, &e))?;
+            Self::new(py, dataset, Arc::clone(&self.pool), self.maker.zero_copy)
+        })
+    }
+
+    /// Rank, world size, samples of a global batch if given, and whether a short one is left out.
+    #[getter]
+    fn rank(&self) -> (u64, u64, Option<u64>, bool) {
+        let rank = self.dataset.rank();
+        (rank.rank(), rank.world_size(), rank.global_batch(), rank.drop_last())
+    }
+
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        guarded(py, || attended(py, |attend| self.dataset.save_state(attend)))
+    }
+
+    fn load_state(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        guarded(py, || attended(py, |attend| self.dataset.load_state(text, attend)))
     }
 
     fn batches(
@@ -82,8 +182,8 @@ impl NativeDataset {
         guarded(py, || {
             self.check_open(py)?;
             let claim = || self.dataset.claim_batches(batch_size, columns.as_deref());
-            let batches = detached(py, claim)?;
-            NativeBatchIterator::new(py, batches)
+            let (batches, progress) = detached(py, claim)?;
+            NativeBatchIterator::new(py, batches, Some(progress))
         })
     }
 
@@ -110,9 +210,9 @@ impl NativeDataset {
 
     fn sample_at<'py>(&self, py: Python<'py>, i: u64) -> PyResult<Bound<'py, PyAny>> {
         let mut samples = self.samples_at(py, vec![i])?;
-        samples.pop().ok_or_else(|| {
-            to_py(py, &dataset_rt_storage::Error::internal("one sample was asked for, none came"))
-        })
+        samples
+            .pop()
+            .ok_or_else(|| to_py(py, &Error::internal("one sample was asked for, none came")))
     }
 
     fn sample_at_hand<'py>(
@@ -163,9 +263,7 @@ impl NativeDataset {
             self.check_open(py)?;
             let block = detached(py, || self.dataset.physical_sample(cache_id, sample_id))?;
             let mut samples = block_samples(py, &self.maker, &self.stored_keys, &self.pool, block)?;
-            samples.pop().ok_or_else(|| {
-                to_py(py, &dataset_rt_storage::Error::internal("no sample came back"))
-            })
+            samples.pop().ok_or_else(|| to_py(py, &Error::internal("no sample came back")))
         })
     }
 

@@ -66,7 +66,7 @@ impl NativeFace {
                 let projection = self.face.project(self.columns.as_deref(), None)?;
                 self.face.batches(projection, self.rows.clone())
             })?;
-            NativeBatchIterator::new(py, batches)
+            NativeBatchIterator::new(py, batches, None)
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, ArrayRef};
-use dataset_rt_runtime::{Block, Stream, WorkerPool};
+use dataset_rt_runtime::{Block, Progress, Stream, WorkerPool};
 use dataset_rt_storage::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -26,6 +26,8 @@ pub struct NativeSampleIterator {
     maker: Arc<SampleMaker>,
     keys: Keys,
     place: Shared<Place>,
+    /// What a saved state says; `None` where somebody else counts.
+    progress: Option<Arc<Progress>>,
     /// Samples that come before all of `place`: at most [`RUN_SAMPLES`], with payloads that were
     /// made together. Held for moments in which no Python runs, by who holds the interpreter lock.
     ready: Mutex<std::vec::IntoIter<Py<PyAny>>>,
@@ -49,14 +51,30 @@ struct OpenBlock {
 
 impl NativeSampleIterator {
     /// Iterates `stream`.
-    pub fn new(maker: Arc<SampleMaker>, keys: Keys, stream: Stream) -> Self {
+    pub fn new(
+        maker: Arc<SampleMaker>,
+        keys: Keys,
+        stream: Stream,
+        progress: Option<Arc<Progress>>,
+    ) -> Self {
         let place = Shared::new(Place { stream, block: None });
-        Self { maker, keys, place, ready: Mutex::default() }
+        Self { maker, keys, place, progress, ready: Mutex::default() }
     }
 
     /// The next sample that is made already.
     fn pop(&self) -> Option<Py<PyAny>> {
-        self.ready.try_lock().ok()?.next()
+        let sample = self.ready.try_lock().ok()?.next()?;
+        if let Some(progress) = &self.progress {
+            progress.take_one();
+        }
+        Some(sample)
+    }
+
+    /// Counts what was passed over, once no sample that was made before it is left.
+    fn count(&self, place: &Place) {
+        if let Some(progress) = &self.progress {
+            progress.set(place.taken(), 0);
+        }
     }
 
     fn keep(&self, py: Python<'_>, samples: Vec<Py<PyAny>>) -> PyResult<()> {
@@ -121,8 +139,19 @@ impl NativeSampleIterator {
                 if let Some(open) = &mut place.block
                     && open.is_unfinished()
                 {
-                    self.keep(py, open.make_run(py, &self.maker, &self.keys)?)?;
-                } else if !Self::open_next(py, place)? {
+                    let made = open.make_run(py, &self.maker, &self.keys);
+                    if made.is_err() {
+                        self.count(place);
+                    }
+                    self.keep(py, made?)?;
+                    continue;
+                }
+                let opened = Self::open_next(py, place);
+                if opened.is_err() {
+                    self.count(place);
+                }
+                if !opened? {
+                    self.progress.iter().for_each(|progress| progress.finish());
                     return Ok(None);
                 }
             }
@@ -130,7 +159,20 @@ impl NativeSampleIterator {
     }
 }
 
+impl Place {
+    /// Samples that were handed out, made to be, or passed over, whose errors were raised.
+    fn taken(&self) -> u64 {
+        let left = self.block.as_ref().map_or(0, OpenBlock::left);
+        self.stream.taken().saturating_sub(left)
+    }
+}
+
 impl OpenBlock {
+    /// Samples whose turn is still to come.
+    fn left(&self) -> u64 {
+        (self.block.len() - self.next) as u64 + u64::from(self.failed.is_some())
+    }
+
     fn is_unfinished(&self) -> bool {
         self.next < self.block.len() || self.failed.is_some()
     }

@@ -67,8 +67,8 @@ pub fn at_index<'py>(
 ) -> Option<Bound<'py, PyAny>> {
     let py = index.py();
     let index = plain_int(index)?;
-    let (snapshot, start, len) = dataset.next_epoch();
-    let position = (index < len).then(|| start.checked_add(index))??;
+    let (snapshot, share) = dataset.next_epoch();
+    let position = (index < share.rows()).then(|| share.position(index))?;
     let keys = keys.of(py, &snapshot);
     let _paused = CollectorPause::new(py);
     snapshot.at_hand(position, |found| sample(py, maker, &keys, found))

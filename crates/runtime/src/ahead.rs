@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use dataset_rt_sampler::Share;
 use dataset_rt_storage::Result;
 use dataset_rt_storage::format::index::IndexRecord;
 use dataset_rt_storage::read::PayloadPlace;
@@ -32,39 +33,39 @@ const BLOCKS_HINTED: u32 = 64;
 /// Mark of a count of blocks to be hinted, in contrast to blocks to be left alone.
 const COLD: u32 = 1 << 31;
 
-/// What was asked for of one window.
+/// What was asked for of one share of the stream.
 pub struct Ahead {
     /// Samples that hints run ahead of the block they are given with.
     samples: u64,
-    end: u64,
-    /// Positions before this were hinted.
+    share: Share,
+    /// Samples before this were hinted.
     hinted: AtomicU64,
     /// How many more blocks are treated alike, and how. Threads that race cost a hint.
     state: AtomicU32,
 }
 
 impl Ahead {
-    /// For a window that ends at `end`, whose payloads have `sample_bytes` on the average, and
-    /// whose reader allows `budget_bytes` ahead.
-    pub fn new(snapshot: &Snapshot, end: u64, sample_bytes: u64, budget_bytes: u64) -> Self {
+    /// For a share whose payloads have `sample_bytes` on the average, and whose reader allows
+    /// `budget_bytes` ahead.
+    pub fn new(snapshot: &Snapshot, share: Share, sample_bytes: u64, budget_bytes: u64) -> Self {
         let scattered = if snapshot.is_shuffled() { SCATTERED_BYTES } else { 0 };
         let each = sample_bytes.saturating_add(scattered).max(1);
         let samples = (AHEAD_BYTES.min(budget_bytes) / each).min(AHEAD_SAMPLES_MAX);
-        Self { samples, end, hinted: AtomicU64::new(0), state: AtomicU32::new(0) }
+        Self { samples, share, hinted: AtomicU64::new(0), state: AtomicU32::new(0) }
     }
 
-    /// Gives the hints that are due when `positions` are about to be loaded.
-    pub fn hint(&self, snapshot: &Snapshot, positions: &Range<u64>) {
-        let until = self.end.min(positions.end.saturating_add(self.samples));
-        let from = self.hinted.load(Ordering::Relaxed).max(positions.start);
+    /// Gives the hints that are due when numbers `range` of the share are about to be loaded.
+    pub fn hint(&self, snapshot: &Snapshot, range: &Range<u64>) {
+        let until = self.share.rows().min(range.end.saturating_add(self.samples));
+        let from = self.hinted.load(Ordering::Relaxed).max(range.start);
         // Whatever goes wrong with a hint goes wrong again, and is told, when its block is loaded.
         if from < until && self.is_cold(snapshot, from..until).unwrap_or(false) {
-            let from = self.hinted.fetch_max(until, Ordering::Relaxed).max(positions.start);
-            let _ = give(snapshot, from..until);
+            let from = self.hinted.fetch_max(until, Ordering::Relaxed).max(range.start);
+            let _ = give(snapshot, &self.share, from..until);
         }
     }
 
-    fn is_cold(&self, snapshot: &Snapshot, positions: Range<u64>) -> Result<bool> {
+    fn is_cold(&self, snapshot: &Snapshot, range: Range<u64>) -> Result<bool> {
         let state = self.state.load(Ordering::Relaxed);
         if state & !COLD > 0 {
             self.state.store(state - 1, Ordering::Relaxed);
@@ -72,9 +73,9 @@ impl Ahead {
         }
         let is_cold = guarded(|_| {
             // The first may share a block with the last that was hinted.
-            let (first, last) = (positions.start, positions.end - 1);
-            for position in [last, first + (last - first) / 2, first] {
-                let (samples, places) = located(snapshot, position..position + 1)?;
+            let (first, last) = (range.start, range.end - 1);
+            for i in [last, first + (last - first) / 2, first] {
+                let (samples, places) = located(snapshot, &self.share, i..i + 1)?;
                 let cache = |sample: &SampleRef| &snapshot.table().caches()[sample.cache as usize];
                 let mut found = samples.iter().zip(&places);
                 if found.any(|(sample, place)| !cache(sample).is_resident(place)) {
@@ -89,11 +90,11 @@ impl Ahead {
     }
 }
 
-fn give(snapshot: &Snapshot, positions: Range<u64>) -> Result<()> {
-    for start in positions.clone().step_by(PIECE_SAMPLES as usize) {
-        let end = positions.end.min(start + PIECE_SAMPLES);
+fn give(snapshot: &Snapshot, share: &Share, range: Range<u64>) -> Result<()> {
+    for start in range.clone().step_by(PIECE_SAMPLES as usize) {
+        let end = range.end.min(start + PIECE_SAMPLES);
         guarded(|_| {
-            let (samples, places) = located(snapshot, start..end)?;
+            let (samples, places) = located(snapshot, share, start..end)?;
             let mut found: Vec<_> = samples.iter().map(|sample| sample.cache).zip(places).collect();
             // In the order of the files, neighbours share a hint.
             found.sort_unstable_by_key(|(cache, place)| (*cache, place.shard, offset_of(place)));
@@ -109,10 +110,11 @@ fn give(snapshot: &Snapshot, positions: Range<u64>) -> Result<()> {
 
 fn located(
     snapshot: &Snapshot,
-    positions: Range<u64>,
+    share: &Share,
+    range: Range<u64>,
 ) -> Result<(Vec<SampleRef>, Vec<PayloadPlace>)> {
-    let mut rows = vec![0; (positions.end - positions.start) as usize];
-    snapshot.plan()?.rows_into(positions.start, &mut rows);
+    let mut rows = vec![0; (range.end - range.start) as usize];
+    snapshot.plan()?.share_rows_into(share, range.start, &mut rows);
     let samples: Vec<SampleRef> =
         rows.iter().map(|&row| snapshot.table().sample_at(row)).collect::<Result<_>>()?;
     let places = locate(snapshot.table().caches(), &samples)?;

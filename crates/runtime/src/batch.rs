@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::ScalarBuffer;
+use dataset_rt_sampler::Share;
 use dataset_rt_storage::read::{Cache, PayloadPlace, PayloadViews};
 use dataset_rt_storage::store::guarded;
 use dataset_rt_storage::{Error, Kind, Result};
@@ -28,8 +29,8 @@ const ROW_BYTES: usize = 128;
 
 /// Which rows of the table a range means.
 pub enum Rows {
-    /// Those that the order draws at these positions.
-    Drawn,
+    /// Those that the order draws at the positions of a share.
+    Drawn(Share),
     /// These themselves.
     Table,
     /// Those at these places of a list.
@@ -82,9 +83,9 @@ impl BatchLoader {
         check_memory(len)?;
         match &self.rows {
             Rows::Table => Ok(range.clone().collect()),
-            Rows::Drawn => {
+            Rows::Drawn(share) => {
                 let mut rows = vec![0; len];
-                self.snapshot.plan()?.rows_into(range.start, &mut rows);
+                self.snapshot.plan()?.share_rows_into(share, range.start, &mut rows);
                 Ok(rows)
             }
             Rows::Listed(list) => list

@@ -16,32 +16,52 @@ use crate::pool::WorkerPool;
 /// Batches of a range of rows, in order.
 pub struct Batches {
     ahead: Lookahead<BatchLoader>,
-    batch_rows: u64,
+    cut: Cut,
     slots: u64,
-    /// First row that nobody was asked for yet.
+    /// Number of the first batch that nobody was asked for yet.
     next: u64,
-    end: u64,
+    /// Rows handed out or passed over, and whole batches of them.
+    taken: (u64, u64),
     /// What is left of a batch that cannot be loaded as a whole.
     failed: Range<u64>,
     /// Whether the first of these cannot be loaded together with those before it.
     is_suspect: bool,
 }
 
+/// How rows become batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Rows of all batches.
+    pub rows: u64,
+    /// Rows of every batch but the last ones.
+    pub batch_rows: u64,
+    /// Number of batches; those behind the last row are empty.
+    pub batches: u64,
+}
+
+impl Cut {
+    /// `rows`, `batch_rows` at a time.
+    pub fn every(rows: u64, batch_rows: u64) -> Self {
+        let batch_rows = batch_rows.max(1);
+        Self { rows, batch_rows, batches: rows.div_ceil(batch_rows) }
+    }
+
+    /// Rows of batch `number`.
+    fn batch(&self, number: u64) -> Range<u64> {
+        let start = number.saturating_mul(self.batch_rows).min(self.rows);
+        start..start.saturating_add(self.batch_rows).min(self.rows)
+    }
+}
+
 impl Batches {
-    /// Starts with `rows`, `batch_rows` at a time, `slots` batches under way.
-    pub fn new(
-        loader: BatchLoader,
-        pool: Arc<WorkerPool>,
-        rows: Range<u64>,
-        batch_rows: u64,
-        slots: u64,
-    ) -> Self {
+    /// Starts with the first batch of `cut`, `slots` batches under way.
+    pub fn new(loader: BatchLoader, pool: Arc<WorkerPool>, cut: Cut, slots: u64) -> Self {
         Self {
             ahead: Lookahead::new(loader, pool),
-            batch_rows: batch_rows.max(1),
+            cut,
             slots: slots.max(1),
-            next: rows.start,
-            end: rows.end,
+            next: 0,
+            taken: (0, 0),
             failed: 0..0,
             is_suspect: false,
         }
@@ -50,6 +70,17 @@ impl Batches {
     /// Schema of every batch.
     pub fn schema(&self) -> &SchemaRef {
         self.ahead.loader().projection.schema()
+    }
+
+    /// How many rows were handed out or passed over, and how many whole batches with them.
+    pub fn taken(&self) -> (u64, u64) {
+        self.taken
+    }
+
+    /// Rows before `until` were handed out or passed over.
+    fn take_until(&mut self, until: u64) {
+        let is_whole = until == self.cut.batch(self.taken.1).end;
+        self.taken = (until, self.taken.1 + u64::from(is_whole));
     }
 
     /// The next batch, or `None` at the end. `attend` is called several times a second; its error
@@ -69,7 +100,7 @@ impl Batches {
             return self.next_of_failed(attend).map(Some);
         }
         let loader = self.ahead.loader();
-        if matches!(loader.rows, Rows::Drawn) {
+        if matches!(loader.rows, Rows::Drawn(_)) {
             // Workers find the order ready: no batch waits for it where signals are not seen.
             fork_gate::with_breaks(attend, |check| loader.snapshot.prepare(check).map(drop))?;
         }
@@ -82,7 +113,10 @@ impl Batches {
                 self.ahead.ask_first(rows);
                 return Err(error);
             }
-            Err(error) if rows.end - rows.start == 1 => return Err(error),
+            Err(error) if rows.end - rows.start <= 1 => {
+                self.take_until(rows.end);
+                return Err(error);
+            }
             Err(_) => {
                 self.failed = rows;
                 return self.next_of_failed(attend).map(Some);
@@ -91,16 +125,16 @@ impl Batches {
         if batch.until < rows.end {
             self.ahead.ask_first(batch.until..rows.end);
         }
+        self.take_until(batch.until);
         // What was delivered no longer counts as read ahead.
         self.schedule();
         Ok(Some(batch.columns))
     }
 
     fn schedule(&mut self) {
-        while self.next < self.end && (self.ahead.len() as u64) < self.slots {
-            let until = self.next.saturating_add(self.batch_rows).min(self.end);
-            self.ahead.ask(self.next..until);
-            self.next = until;
+        while self.next < self.cut.batches && (self.ahead.len() as u64) < self.slots {
+            self.ahead.ask(self.cut.batch(self.next));
+            self.next += 1;
         }
     }
 
@@ -126,15 +160,20 @@ impl Batches {
             if let Some(batch) = longest {
                 self.failed.start = good;
                 self.is_suspect = true;
+                self.take_until(good);
                 return Ok(batch);
             }
         }
         let alone = self.ahead.load(start..start + 1, attend)?;
+        if alone.as_ref().is_err_and(|error| error.kind() == Kind::Exhausted) {
+            return alone.map(|batch| batch.columns);
+        }
         self.is_suspect = false;
         self.failed = 0..0;
         if start + 1 < end {
             self.ahead.ask_first(start + 1..end);
         }
+        self.take_until(start + 1);
         alone.map(|batch| batch.columns)
     }
 }

@@ -1,4 +1,4 @@
-//! A block: consecutive stream positions with identities, metadata and verified payloads.
+//! A block: consecutive samples of a reader's share of the stream, with identities, metadata and verified payloads.
 //! Blocks, not samples, cross threads. Knows no queue and no Python.
 
 use std::collections::HashMap;
@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
+use dataset_rt_sampler::Share;
 use dataset_rt_storage::read::{Cache, Fetcher, Payload, PayloadPlace};
 use dataset_rt_storage::store::{Section, guarded};
 use dataset_rt_storage::{Error, Kind, Result};
@@ -35,7 +36,7 @@ impl FetcherShelf {
     }
 }
 
-/// Consecutive positions of a stream, ready to deliver.
+/// Consecutive samples of a reader, ready to deliver.
 pub struct Block {
     samples: Vec<SampleRef>,
     places: Vec<PayloadPlace>,
@@ -47,16 +48,21 @@ pub struct Block {
 }
 
 impl Block {
-    /// Loads stream positions `positions`, with payloads of up to `budget_bytes`, possibly none;
+    /// Loads numbers `range` of `share`, with payloads of up to `budget_bytes`, possibly none;
     /// [`Block::next_fetch`] brings the others when they are due. So blocks read ahead hold no
     /// more than their budgets, and one larger payload is in memory only for its delivery.
     ///
     /// # Errors
-    /// `Corrupt` and the like when anything these positions touch is damaged.
-    pub fn load(snapshot: &Snapshot, positions: Range<u64>, budget_bytes: u64) -> Result<Self> {
-        let len = usize::try_from(positions.end - positions.start).unwrap_or(0);
+    /// `Corrupt` and the like when anything these samples touch is damaged.
+    pub fn load(
+        snapshot: &Snapshot,
+        share: &Share,
+        range: Range<u64>,
+        budget_bytes: u64,
+    ) -> Result<Self> {
+        let len = usize::try_from(range.end - range.start).unwrap_or(0);
         let mut rows = vec![0; len];
-        snapshot.plan()?.rows_into(positions.start, &mut rows);
+        snapshot.plan()?.share_rows_into(share, range.start, &mut rows);
         guarded(|_| Self::of_rows(snapshot, &rows, budget_bytes))
     }
 
@@ -65,11 +71,8 @@ impl Block {
     /// # Errors
     /// As [`Block::load`].
     pub fn scattered(snapshot: &Snapshot, positions: &[u64], budget_bytes: u64) -> Result<Self> {
-        let plan = snapshot.plan()?;
         let mut rows = vec![0; positions.len()];
-        for (row, &position) in rows.iter_mut().zip(positions) {
-            plan.rows_into(position, std::slice::from_mut(row));
-        }
+        snapshot.plan()?.rows_at(positions, &mut rows);
         guarded(|_| Self::of_rows(snapshot, &rows, budget_bytes))
     }
 

@@ -1,12 +1,15 @@
 //! A dataset: caches read as one, an active table, a place in the stream.
 //! All a user relies on, without Python.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use dataset_rt_sampler::{Cursor, CursorError, Mode, SAMPLER_VERSION};
+use dataset_rt_sampler::{
+    Batching, Cursor, CursorError, Mode, Partition, PartitionError, SAMPLER_VERSION, Share, Window,
+};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::read::{Cache, OpenOptions};
 use dataset_rt_storage::store::{IoMode, guarded};
@@ -17,11 +20,12 @@ use dataset_rt_validator::{Level, verify_cache_attended};
 use crate::active::{ActiveTable, SampleRef, metadata_of};
 use crate::apart::{Check, run_apart};
 use crate::batch::{BatchLoader, Rows};
-use crate::batches::Batches;
+use crate::batches::{Batches, Cut};
 use crate::block::{Block, FetcherShelf};
 use crate::face::Face;
 use crate::orders_before_fork;
 use crate::pool::WorkerPool;
+use crate::progress::Progress;
 use crate::projection::Projection;
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
@@ -54,13 +58,16 @@ pub struct Dataset {
     /// How far streams run ahead; asking the system for its limits takes dozens of reads.
     read_ahead: ReadAhead,
     fetchers: Arc<FetcherShelf>,
+    partition: Partition,
     /// Held for moments only, never while waiting or working.
     state: Mutex<State>,
 }
 
-struct State {
-    snapshot: Arc<Snapshot>,
-    cursor: Cursor,
+pub(crate) struct State {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) cursor: Cursor,
+    /// Of the newest iterator, unless something moved the stream since.
+    pub(crate) newest: Option<Arc<Progress>>,
 }
 
 impl Dataset {
@@ -100,16 +107,62 @@ impl Dataset {
             bytes: options.prefetch_bytes.unwrap_or_else(readahead_bytes_default),
             sample_bytes: mean_payload_bytes(caches.iter()),
         };
-        let state = Mutex::new(State { snapshot, cursor: Cursor::new(rows) });
-        Ok(Self { caches, options, pool, read_ahead, fetchers, state })
+        let state = Mutex::new(State { snapshot, cursor: Cursor::new(rows), newest: None });
+        let partition = Partition::WHOLE;
+        Ok(Self { caches, options, pool, read_ahead, fetchers, partition, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// A dataset of its own that reads one rank's share: table, position and epoch are those of
+    /// now.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a rank outside the world, or when this is a share already.
+    pub fn partition(
+        &self,
+        rank: u64,
+        world_size: u64,
+        global_batch: Option<u64>,
+        drop_last: bool,
+    ) -> Result<Self> {
+        if self.partition != Partition::WHOLE {
+            return Err(Error::invalid(format!(
+                "this dataset is the share of rank {} of {} already; call partition on the whole \
+                 one",
+                self.partition.rank(),
+                self.partition.world_size()
+            )));
+        }
+        let partition = Partition::new(rank, world_size, global_batch, drop_last);
+        let partition = partition.map_err(|e| partition_error(&e))?;
+        let State { snapshot, cursor, .. } = &*self.state();
+        let state = State { snapshot: Arc::clone(snapshot), cursor: *cursor, newest: None };
+        Ok(Self {
+            caches: Arc::clone(&self.caches),
+            options: self.options.clone(),
+            pool: Arc::clone(&self.pool),
+            read_ahead: self.read_ahead,
+            fetchers: Arc::clone(&self.fetchers),
+            partition,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Whose share of the stream this dataset reads.
+    pub fn rank(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// How it reads.
+    pub fn options(&self) -> &ReadOptions {
+        &self.options
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // The state is replaced by whole assignments: a poisoned lock still holds a valid one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn snapshot(&self) -> Arc<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.state().snapshot)
     }
 
@@ -127,34 +180,81 @@ impl Dataset {
     ///
     /// # Errors
     /// `InvalidInput` at the end of the stream.
-    pub fn claim(&self) -> Result<Stream> {
-        let (snapshot, window) = {
+    pub fn claim(&self) -> Result<(Stream, Arc<Progress>)> {
+        let (snapshot, share, progress) = {
             let mut state = self.state();
             let window = state.cursor.claim().map_err(cursor_error)?;
-            (Arc::clone(&state.snapshot), window)
+            let share = self.partition.share(window.positions());
+            let progress = Arc::new(Progress::of_samples(window, share));
+            state.newest = Some(Arc::clone(&progress));
+            (Arc::clone(&state.snapshot), share, progress)
         };
-        Ok(Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead, window))
+        Ok((self.stream(snapshot, share), progress))
+    }
+
+    /// Claims the next window of the stream without reading it.
+    ///
+    /// # Errors
+    /// `InvalidInput` at the end of the stream.
+    pub fn claim_window(&self) -> Result<Window> {
+        let mut state = self.state();
+        let window = state.cursor.claim().map_err(cursor_error)?;
+        state.newest = None;
+        Ok(window)
+    }
+
+    /// The window that the next iterator would claim.
+    pub fn next_window(&self) -> Window {
+        self.state().cursor.peek()
+    }
+
+    /// Reads this rank's part of any stretch of the stream and claims nothing: of its units of
+    /// `unit` consecutive samples those numbered `lane, lane + lanes, ..`.
+    pub fn lane(&self, stretch: Range<u64>, lane: u64, lanes: u64, unit: u64) -> Stream {
+        let share = self.partition.share(stretch).lane(lane, lanes, unit);
+        self.stream(self.snapshot(), share)
+    }
+
+    /// This rank's batches of `batch_rows` samples of a stretch of the stream.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a batch size that does not fit the global batches.
+    pub fn batching(&self, stretch: Range<u64>, batch_rows: u64) -> Result<Batching> {
+        self.partition.batches(stretch, batch_rows).map_err(|e| partition_error(&e))
+    }
+
+    fn stream(&self, snapshot: Arc<Snapshot>, share: Share) -> Stream {
+        Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead, share)
     }
 
     /// Claims the next window of the stream, to be read in batches of `batch_rows` samples with
     /// `columns`, or with all. On error nothing is claimed.
     ///
     /// # Errors
-    /// `InvalidInput` for unknown or repeated columns, or at the end of the stream.
-    pub fn claim_batches(&self, batch_rows: u64, columns: Option<&[String]>) -> Result<Batches> {
+    /// `InvalidInput` for unknown or repeated columns, a batch size that does not fit the global
+    /// batches, or at the end of the stream.
+    pub fn claim_batches(
+        &self,
+        batch_rows: u64,
+        columns: Option<&[String]>,
+    ) -> Result<(Batches, Arc<Progress>)> {
         let sample_bytes = self.copied_sample_bytes();
-        let (snapshot, projection, window) = {
+        let (snapshot, projection, batching, progress) = {
             let mut state = self.state();
             let projection = Projection::new(state.snapshot.table(), columns)?;
+            let batching = self.batching(state.cursor.peek().positions(), batch_rows)?;
             let window = state.cursor.claim().map_err(cursor_error)?;
-            (Arc::clone(&state.snapshot), projection, window)
+            let progress = Arc::new(Progress::of_batches(window, batching));
+            state.newest = Some(Arc::clone(&progress));
+            (Arc::clone(&state.snapshot), projection, batching, progress)
         };
-        let batch_rows = batch_rows.min(window.len);
+        let Batching { share, rows: batch_rows, batches, .. } = batching;
         let sample_bytes = if projection.has_payload() { sample_bytes } else { 0 };
-        let slots = self.read_ahead.batches(batch_rows, sample_bytes);
-        let loader = BatchLoader { snapshot, projection, rows: Rows::Drawn, bytes_max: u64::MAX };
-        let rows = window.start..window.end();
-        Ok(Batches::new(loader, Arc::clone(&self.pool), rows, batch_rows, slots))
+        let slots = self.read_ahead.batches(batch_rows.min(share.rows()), sample_bytes);
+        let rows = Rows::Drawn(share);
+        let loader = BatchLoader { snapshot, projection, rows, bytes_max: u64::MAX };
+        let cut = Cut { rows: share.rows(), batch_rows, batches };
+        Ok((Batches::new(loader, Arc::clone(&self.pool), cut, slots), progress))
     }
 
     /// The active table as it is now, for others.
@@ -174,9 +274,9 @@ impl Dataset {
         mean_payload_bytes(copied)
     }
 
-    /// Samples per epoch.
+    /// Samples per epoch, of this rank.
     pub fn epoch_len(&self) -> u64 {
-        self.state().cursor.len
+        self.next_epoch().1.rows()
     }
 
     /// Number of the next iterator's epoch.
@@ -189,15 +289,26 @@ impl Dataset {
     /// # Errors
     /// `InvalidInput` when the position lies behind the end of the stream.
     pub fn set_epoch(&self, epoch: u64) -> Result<()> {
-        self.state().cursor.set_epoch(epoch).map_err(cursor_error)
+        self.move_cursor(|cursor| cursor.set_epoch(epoch))
     }
 
-    /// Gives later windows `len` samples.
+    fn move_cursor(
+        &self,
+        step: impl FnOnce(&mut Cursor) -> std::result::Result<(), CursorError>,
+    ) -> Result<()> {
+        let mut state = self.state();
+        step(&mut state.cursor).map_err(cursor_error)?;
+        // Iterators that run say nothing about the new place.
+        state.newest = None;
+        Ok(())
+    }
+
+    /// Gives later windows `len` samples, of all ranks together.
     ///
     /// # Errors
     /// `InvalidInput` for 0.
     pub fn set_epoch_len(&self, len: u64) -> Result<()> {
-        self.state().cursor.set_epoch_len(len).map_err(cursor_error)
+        self.move_cursor(|cursor| cursor.set_epoch_len(len))
     }
 
     /// Stream positions of `indices` of the epoch that the next iterator would read, and the
@@ -210,27 +321,23 @@ impl Dataset {
         indices: &[u64],
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(Arc<Snapshot>, Vec<u64>)> {
-        let (snapshot, start, len) = self.next_epoch();
-        let positions: Vec<u64> = indices
-            .iter()
-            .map(|&i| match start.checked_add(i) {
-                Some(position) if i < len => Ok(position),
-                _ => Err(Error::new(
-                    Kind::SampleNotFound,
-                    format!("index {i} is out of range; expected 0 <= index < {len}"),
-                )),
-            })
-            .collect::<Result<_>>()?;
+        let (snapshot, share) = self.next_epoch();
+        let len = share.rows();
+        if let Some(i) = indices.iter().find(|&&i| i >= len) {
+            let text = format!("index {i} is out of range; expected 0 <= index < {len}");
+            return Err(Error::new(Kind::SampleNotFound, text));
+        }
+        let positions: Vec<u64> = indices.iter().map(|&i| share.position(i)).collect();
         snapshot.prepare(attend)?;
         Ok((snapshot, positions))
     }
 
-    /// The snapshot of now, first position and length of the epoch that the next iterator would
-    /// read.
-    pub fn next_epoch(&self) -> (Arc<Snapshot>, u64, u64) {
+    /// The snapshot of now, and this rank's share of the epoch that the next iterator would read:
+    /// all of it, also where that iterator would go on behind its beginning.
+    pub fn next_epoch(&self) -> (Arc<Snapshot>, Share) {
         let state = self.state();
         let window = state.cursor.peek();
-        (Arc::clone(&state.snapshot), window.start, window.len)
+        (Arc::clone(&state.snapshot), self.partition.share(window.start..window.end()))
     }
 
     /// The samples at any stream positions of a snapshot, in the order given.
@@ -332,6 +439,7 @@ impl Dataset {
         orders_before_fork::remember(&snapshot);
         let mut state = self.state();
         state.cursor.table_replaced(rows).map_err(cursor_error)?;
+        state.newest = None;
         let replaced = std::mem::replace(&mut state.snapshot, snapshot);
         drop(state);
         // Its columns may be Python's, which takes the interpreter lock to let them go; who has
@@ -410,7 +518,11 @@ fn mean_payload_bytes<'a>(caches: impl Iterator<Item = &'a Arc<Cache>>) -> u64 {
     bytes.checked_div(samples).unwrap_or(0)
 }
 
-fn cursor_error(error: CursorError) -> Error {
+pub(crate) fn cursor_error(error: CursorError) -> Error {
+    Error::invalid(error.to_string())
+}
+
+fn partition_error(error: &PartitionError) -> Error {
     Error::invalid(error.to_string())
 }
 

@@ -11,7 +11,7 @@ use dataset_rt_storage::{Error, Result};
 
 use crate::active::ActiveTable;
 use crate::batch::{BatchLoader, Rows};
-use crate::batches::Batches;
+use crate::batches::{Batches, Cut};
 use crate::block::FetcherShelf;
 use crate::pool::WorkerPool;
 use crate::projection::{Projection, face_schema};
@@ -125,13 +125,13 @@ impl Face {
             }
             false => (BATCH_ROWS_MAX, SLOTS),
         };
-        let rows = 0..listed.as_ref().map_or(self.rows(), |listed| listed.len() as u64);
+        let rows = listed.as_ref().map_or(self.rows(), |listed| listed.len() as u64);
         let loader = BatchLoader {
             snapshot: Arc::clone(&self.snapshot),
             projection,
             rows: listed.map_or(Rows::Table, Rows::Listed),
             bytes_max: BATCH_BYTES_MAX,
         };
-        Ok(Batches::new(loader, Arc::clone(&self.pool), rows, batch_rows, slots))
+        Ok(Batches::new(loader, Arc::clone(&self.pool), Cut::every(rows, batch_rows), slots))
     }
 }

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use dataset_rt_sampler::{
-    Mode, Order, Purpose, StreamKey, TableDigest, TableDigester, WeightTable, WeightTableBuilder,
+    Mode, Order, Purpose, Share, StreamKey, TableDigest, TableDigester, WeightTable,
+    WeightTableBuilder,
 };
 use dataset_rt_storage::{Error, Result};
 use dataset_rt_validator::table::CheckedTable;
@@ -56,6 +57,16 @@ impl Plan {
     /// Table rows at stream positions `start..start + out.len()`.
     pub fn rows_into(&self, start: u64, out: &mut [u64]) {
         self.order.rows_into(start, out);
+        self.to_table_rows(out);
+    }
+
+    /// Table rows at any stream positions.
+    pub fn rows_at(&self, positions: &[u64], out: &mut [u64]) {
+        self.order.rows_at(positions, out);
+        self.to_table_rows(out);
+    }
+
+    fn to_table_rows(&self, out: &mut [u64]) {
         match &self.rows {
             RowMap::Same => {}
             RowMap::Runs(runs) => {
@@ -68,6 +79,18 @@ impl Plan {
                 for row in out {
                     *row = u64::from(rows[*row as usize]);
                 }
+            }
+        }
+    }
+
+    /// Table rows of numbers `first, first + 1, ..` of a share.
+    pub fn share_rows_into(&self, share: &Share, first: u64, out: &mut [u64]) {
+        match share.stretch_begin() {
+            Some(begin) => self.rows_into(begin + first, out),
+            None => {
+                let mut positions = vec![0; out.len()];
+                share.positions_into(first, &mut positions);
+                self.rows_at(&positions, out);
             }
         }
     }

@@ -1,10 +1,10 @@
-//! One pass over a window of the stream, read ahead by the workers. Delivers blocks in order.
+//! One pass over a reader's share of the stream, read ahead by the workers. Delivers blocks in order.
 //! Knows no Python.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use dataset_rt_sampler::Window;
+use dataset_rt_sampler::Share;
 use dataset_rt_storage::{Kind, Result};
 
 use crate::ahead::Ahead;
@@ -66,6 +66,7 @@ impl ReadAhead {
 
 struct BlockLoader {
     snapshot: Arc<Snapshot>,
+    share: Share,
     ahead: ReadAhead,
     hints: Ahead,
 }
@@ -73,44 +74,47 @@ struct BlockLoader {
 impl Load for BlockLoader {
     type Item = Block;
 
-    fn load(&self, positions: Range<u64>, attended: Option<Check<'_>>) -> Result<Block> {
+    fn load(&self, range: Range<u64>, attended: Option<Check<'_>>) -> Result<Block> {
         let budget_bytes = match attended {
             Some(_) => self.ahead.consumer_bytes(),
             None => self.ahead.block_bytes(),
         };
-        self.hints.hint(&self.snapshot, &positions);
-        Block::load(&self.snapshot, positions, budget_bytes)
+        self.hints.hint(&self.snapshot, &range);
+        Block::load(&self.snapshot, &self.share, range, budget_bytes)
     }
 }
 
-/// The blocks of one window, in order.
+/// The blocks of one reader's share of the stream, in order. Its samples count from 0.
 pub struct Stream {
     blocks: Lookahead<BlockLoader>,
     ahead: ReadAhead,
-    /// First position that nobody was asked for yet.
+    /// First sample that nobody was asked for yet.
     next: u64,
     end: u64,
+    /// Samples handed out or passed over.
+    taken: u64,
     /// Samples of the next block; grows so that the first sample waits for one, not for many.
     ramp: u64,
-    /// Positions of a failed block, read one by one so that only damaged samples are lost.
+    /// Samples of a failed block, read one by one so that only damaged samples are lost.
     one_by_one: Range<u64>,
 }
 
 impl Stream {
-    /// Starts reading `window`.
+    /// Starts reading `share`.
     pub fn new(
         snapshot: Arc<Snapshot>,
         pool: Arc<WorkerPool>,
         ahead: ReadAhead,
-        window: Window,
+        share: Share,
     ) -> Self {
-        let hints = Ahead::new(&snapshot, window.end(), ahead.sample_bytes, ahead.bytes);
-        let loader = BlockLoader { snapshot, ahead, hints };
+        let hints = Ahead::new(&snapshot, share, ahead.sample_bytes, ahead.bytes);
+        let loader = BlockLoader { snapshot, share, ahead, hints };
         Self {
             blocks: Lookahead::new(loader, pool),
             ahead,
-            next: window.start,
-            end: window.end(),
+            next: 0,
+            end: share.rows(),
+            taken: 0,
             ramp: 1,
             one_by_one: 0..0,
         }
@@ -121,12 +125,17 @@ impl Stream {
         &self.blocks.loader().snapshot
     }
 
+    /// How many samples lie before the next block.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// The workers that read ahead.
     pub fn pool(&self) -> &Arc<WorkerPool> {
         self.blocks.pool()
     }
 
-    /// The next block, or `None` at the end of the window. `attend` is called several times a
+    /// The next block, or `None` at the end of the share. `attend` is called several times a
     /// second while waiting; its error ends the wait and loses nothing.
     ///
     /// After an error about damaged data the next call goes on with the following sample; after
@@ -144,24 +153,28 @@ impl Stream {
         self.schedule();
         match self.blocks.take(attend)? {
             None => Ok(None),
-            Some((positions, Err(_))) if positions.end - positions.start > 1 => {
-                self.one_by_one = positions;
+            Some((range, Err(_))) if range.end - range.start > 1 => {
+                self.one_by_one = range;
                 self.next_alone(attend).map(Some)
             }
             // Nothing is wrong with the sample: it may be had once there is room.
-            Some((positions, Err(error))) if error.kind() == Kind::Exhausted => {
-                self.blocks.ask_first(positions);
+            Some((range, Err(error))) if error.kind() == Kind::Exhausted => {
+                self.blocks.ask_first(range);
                 Err(error)
             }
-            Some((_, block)) => block.map(Some),
+            Some((range, block)) => {
+                self.taken = range.end;
+                block.map(Some)
+            }
         }
     }
 
     fn next_alone(&mut self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Block> {
-        let position = self.one_by_one.start;
-        let block = self.blocks.load(position..position + 1, attend)?;
+        let next = self.one_by_one.start;
+        let block = self.blocks.load(next..next + 1, attend)?;
         if !block.as_ref().is_err_and(|error| error.kind() == Kind::Exhausted) {
-            self.one_by_one.start += 1;
+            self.one_by_one.start = next + 1;
+            self.taken = next + 1;
         }
         block
     }

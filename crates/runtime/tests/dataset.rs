@@ -76,7 +76,7 @@ fn open(paths: &[PathBuf], mode: Mode, workers: usize, ahead: u64) -> Result<Dat
 type Seen = Vec<std::result::Result<(u64, u64, Vec<u8>), Kind>>;
 
 fn epoch(dataset: &Dataset) -> Seen {
-    let mut stream = dataset.claim().unwrap();
+    let (mut stream, _) = dataset.claim().unwrap();
     let mut seen = Vec::new();
     loop {
         let mut block = match stream.next_block(&mut || Ok(())) {

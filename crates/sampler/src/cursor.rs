@@ -16,9 +16,18 @@ pub struct Window {
     pub len: u64,
     /// Number of the epoch the window belongs to.
     pub epoch: u64,
+    /// Positions at its beginning that were read before the state was saved: reading goes on
+    /// behind them.
+    pub read: u64,
 }
 
 impl Window {
+    /// The position that reading begins at.
+    #[must_use]
+    pub const fn begin(&self) -> u64 {
+        self.start.saturating_add(self.read)
+    }
+
     /// The position behind the last one.
     #[must_use]
     pub const fn end(&self) -> u64 {
@@ -26,10 +35,10 @@ impl Window {
         self.start.saturating_add(self.len)
     }
 
-    /// All positions of the window, in order.
+    /// All positions that are read, in order.
     #[must_use]
     pub const fn positions(&self) -> Range<u64> {
-        self.start..self.end()
+        self.begin()..self.end()
     }
 }
 
@@ -48,6 +57,13 @@ pub enum CursorError {
     },
     /// An epoch must have at least one position.
     EmptyEpoch,
+    /// More positions of a window were read than leave one.
+    ReadBeyond {
+        /// Positions read.
+        read: u64,
+        /// Epoch length.
+        len: u64,
+    },
 }
 
 impl fmt::Display for CursorError {
@@ -60,6 +76,10 @@ impl fmt::Display for CursorError {
                  or epoch length"
             ),
             Self::EmptyEpoch => f.write_str("an epoch needs at least 1 sample, found 0"),
+            Self::ReadBeyond { read, len } => write!(
+                f,
+                "{read} samples of an epoch were read; expected fewer than its {len} samples"
+            ),
         }
     }
 }
@@ -79,13 +99,15 @@ pub struct Cursor {
     pub len: u64,
     /// Whether [`Cursor::set_epoch_len`] was ever called; it stays true.
     pub len_was_set: bool,
+    /// Positions of the next window that were read before the state was saved.
+    pub read: u64,
 }
 
 impl Cursor {
     /// The start of a stream over `rows` rows. With no rows every window is empty.
     #[must_use]
     pub const fn new(rows: u64) -> Self {
-        Self { position: 0, epoch: 0, len: rows, len_was_set: false }
+        Self { position: 0, epoch: 0, len: rows, len_was_set: false, read: 0 }
     }
 
     /// A cursor with saved fields.
@@ -97,15 +119,18 @@ impl Cursor {
         epoch: u64,
         len: u64,
         len_was_set: bool,
+        read: u64,
     ) -> Result<Self, CursorError> {
         if len == 0 {
             return Err(CursorError::EmptyEpoch);
         }
-        let cursor = Self { position, epoch, len, len_was_set };
-        if position > POSITION_LIMIT {
-            return Err(cursor.overflow(epoch, len));
+        if read >= len {
+            return Err(CursorError::ReadBeyond { read, len });
         }
-        Ok(cursor)
+        let cursor = Self { position, epoch, len, len_was_set, read };
+        // Whoever read of a window had claimed it.
+        let is_possible = position <= POSITION_LIMIT && (read == 0 || { cursor }.claim().is_ok());
+        if is_possible { Ok(cursor) } else { Err(cursor.overflow(epoch, len)) }
     }
 
     /// The window that the next [`Cursor::claim`] returns.
@@ -113,7 +138,7 @@ impl Cursor {
     /// Claiming it may still be refused at the end of the stream.
     #[must_use]
     pub const fn peek(&self) -> Window {
-        Window { start: self.position, len: self.len, epoch: self.epoch }
+        Window { start: self.position, len: self.len, epoch: self.epoch, read: self.read }
     }
 
     /// Takes the next window: the position moves behind it, the epoch number grows by one.
@@ -126,6 +151,7 @@ impl Cursor {
         let end = within_limit(self.position.checked_add(self.len)).ok_or(refused)?;
         self.epoch = self.epoch.checked_add(1).ok_or(refused)?;
         self.position = end;
+        self.read = 0;
         Ok(window)
     }
 
@@ -136,6 +162,7 @@ impl Cursor {
     pub fn set_epoch(&mut self, epoch: u64) -> Result<(), CursorError> {
         self.position = self.start_of(epoch, self.len)?;
         self.epoch = epoch;
+        self.read = 0;
         Ok(())
     }
 
@@ -147,6 +174,8 @@ impl Cursor {
         if len == 0 {
             return Err(CursorError::EmptyEpoch);
         }
+        self.position = self.peek().begin();
+        self.read = 0;
         self.len = len;
         self.len_was_set = true;
         Ok(())
@@ -165,7 +194,8 @@ impl Cursor {
             return Err(CursorError::EmptyEpoch);
         }
         let start = self.start_of(self.epoch, rows)?;
-        self.position = if self.len_was_set { start.max(self.position) } else { start };
+        self.position = if self.len_was_set { start.max(self.peek().begin()) } else { start };
+        self.read = 0;
         self.len = rows;
         Ok(())
     }
@@ -189,7 +219,7 @@ mod tests {
 
     #[test]
     fn claim_stops_exactly_at_the_end_of_the_stream() {
-        let mut cursor = Cursor::restore(POSITION_LIMIT - 7, 3, 7, true).unwrap();
+        let mut cursor = Cursor::restore(POSITION_LIMIT - 7, 3, 7, true, 0).unwrap();
         let before_last = cursor;
         assert_eq!(cursor.claim().unwrap().end(), POSITION_LIMIT);
         let at_end = cursor;
@@ -216,16 +246,20 @@ mod tests {
 
     #[test]
     fn the_last_epoch_number_cannot_be_left() {
-        let mut cursor = Cursor::restore(0, u64::MAX, 1, true).unwrap();
+        let mut cursor = Cursor::restore(0, u64::MAX, 1, true, 0).unwrap();
         assert!(cursor.claim().is_err());
-        assert_eq!(cursor, Cursor::restore(0, u64::MAX, 1, true).unwrap());
+        assert_eq!(cursor, Cursor::restore(0, u64::MAX, 1, true, 0).unwrap());
     }
 
     #[test]
     fn restore_refuses_what_no_cursor_can_be() {
-        assert!(Cursor::restore(POSITION_LIMIT, 0, 1, false).is_ok());
-        assert!(Cursor::restore(POSITION_LIMIT + 1, 0, 1, false).is_err());
-        assert_eq!(Cursor::restore(0, 0, 0, false), Err(CursorError::EmptyEpoch));
+        assert!(Cursor::restore(POSITION_LIMIT, 0, 1, false, 0).is_ok());
+        assert!(Cursor::restore(POSITION_LIMIT + 1, 0, 1, false, 0).is_err());
+        assert_eq!(Cursor::restore(0, 0, 0, false, 0), Err(CursorError::EmptyEpoch));
+        assert!(Cursor::restore(0, 0, 5, false, 4).is_ok());
+        let refused = Err(CursorError::ReadBeyond { read: 5, len: 5 });
+        assert_eq!(Cursor::restore(0, 0, 5, false, 5), refused);
+        assert!(Cursor::restore(POSITION_LIMIT - 4, 0, 5, true, 1).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!                                  seed, Mode, Purpose ────────┴► StreamKey ── Philox ──► bits(k)
 //! weights ── WeightTable (integer inverse CDF) ─────────────────┐                           │
 //!            CycleSource (an order of all rows a cycle) ────────┴───────► Order ◄───────────┘
-//! Cursor ── claim ──► Window [start, start + len) of positions k ───► row_at(k)
+//! Cursor ── claim ──► Window [start, start + len) ── Partition ──► Share of positions k ───► row_at(k)
 //! ```
 //!
 //! An order is a pure function from a position `k` of one endless stream to a row of the active
@@ -21,6 +21,7 @@ mod key;
 mod mode;
 mod order;
 mod philox;
+mod share;
 mod weights;
 
 pub use cursor::{Cursor, CursorError, POSITION_LIMIT, Window};
@@ -30,4 +31,5 @@ pub use key::{CycleKeys, Purpose, StreamKey};
 pub use mode::{Mode, SAMPLER_VERSION};
 pub use order::{NO_ROW, Order};
 pub use philox::philox4x32_10;
+pub use share::{Batching, Partition, PartitionError, Share};
 pub use weights::{WeightError, WeightProblem, WeightTable, WeightTableBuilder};

@@ -11,6 +11,8 @@ enum Call {
     SetEpoch(u64),
     SetEpochLen(u64),
     TableReplaced(u64),
+    /// A state saved after so many positions of the next window, modulo its length, is loaded.
+    Load(u64),
 }
 
 /// The stream as the prose tells it: no limits while computing, a verdict at the end.
@@ -20,6 +22,7 @@ struct Model {
     epoch: u128,
     length: u128,
     length_ever_set: bool,
+    read: u128,
 }
 
 impl Model {
@@ -30,15 +33,21 @@ impl Model {
         match call {
             Call::Claim => {
                 let [start, len, epoch] = [self.k, self.length, self.epoch].map(|x| x as u64);
-                window = Some(Window { start, len, epoch });
+                window = Some(Window { start, len, epoch, read: self.read as u64 });
                 next.k += self.length;
                 next.epoch += 1;
+            }
+            Call::Load(read) => {
+                let read = u128::from(read) % self.length;
+                let claimed = self.after(Call::Claim).is_some();
+                return (read == 0 || claimed).then(|| (Self { read, ..next }, None));
             }
             Call::SetEpoch(epoch) => {
                 next.epoch = epoch.into();
                 next.k = next.epoch * self.length;
             }
             Call::SetEpochLen(length) => {
+                next.k += self.read;
                 next.length = length.into();
                 next.length_ever_set = true;
             }
@@ -46,19 +55,20 @@ impl Model {
                 next.length = rows.into();
                 let start = self.epoch * next.length;
                 next.k = start;
-                if self.length_ever_set && self.k > start {
-                    next.k = self.k;
+                if self.length_ever_set && self.k + self.read > start {
+                    next.k = self.k + self.read;
                 }
             }
         }
+        next.read = 0;
         let legal =
             next.length > 0 && next.k <= POSITION_LIMIT.into() && next.epoch <= u64::MAX.into();
         legal.then_some((next, window))
     }
 
     fn assert_equals(&self, cursor: &Cursor) {
-        let fields = [cursor.position, cursor.epoch, cursor.len].map(u128::from);
-        assert_eq!(fields, [self.k, self.epoch, self.length]);
+        let fields = [cursor.position, cursor.epoch, cursor.len, cursor.read].map(u128::from);
+        assert_eq!(fields, [self.k, self.epoch, self.length, self.read]);
         assert_eq!(cursor.len_was_set, self.length_ever_set);
     }
 }
@@ -69,6 +79,11 @@ fn apply(cursor: &mut Cursor, call: Call) -> Option<Option<Window>> {
         Call::SetEpoch(epoch) => cursor.set_epoch(epoch).ok().map(|()| None),
         Call::SetEpochLen(len) => cursor.set_epoch_len(len).ok().map(|()| None),
         Call::TableReplaced(rows) => cursor.table_replaced(rows).ok().map(|()| None),
+        Call::Load(read) => {
+            let Cursor { position, epoch, len, len_was_set, .. } = *cursor;
+            *cursor = Cursor::restore(position, epoch, len, len_was_set, read % len).ok()?;
+            Some(None)
+        }
     }
 }
 
@@ -82,6 +97,7 @@ fn call() -> impl Strategy<Value = Call> {
         1 => number().prop_map(Call::SetEpoch),
         1 => number().prop_map(Call::SetEpochLen),
         2 => number().prop_map(Call::TableReplaced),
+        2 => number().prop_map(Call::Load),
     ]
 }
 
@@ -106,8 +122,8 @@ proptest! {
                 (expected, found) => prop_assert!(false, "{call:?}: {expected:?} but {found:?}"),
             }
             model.assert_equals(&cursor);
-            let Cursor { position, epoch, len, len_was_set } = cursor;
-            prop_assert_eq!(Cursor::restore(position, epoch, len, len_was_set), Ok(cursor));
+            let Cursor { position, epoch, len, len_was_set, read } = cursor;
+            prop_assert_eq!(Cursor::restore(position, epoch, len, len_was_set, read), Ok(cursor));
         }
     }
 
@@ -139,14 +155,18 @@ proptest! {
     }
 }
 
+fn window(start: u64, len: u64, epoch: u64) -> Window {
+    Window { start, len, epoch, read: 0 }
+}
+
 #[test]
 fn every_epoch_starts_at_a_multiple_of_the_length() {
     let mut cursor = Cursor::new(5);
     for epoch in 0..4 {
-        assert_eq!(cursor.claim().unwrap(), Window { start: epoch * 5, len: 5, epoch });
+        assert_eq!(cursor.claim().unwrap(), window(epoch * 5, 5, epoch));
     }
     cursor.set_epoch(2).unwrap();
-    assert_eq!(cursor.claim().unwrap(), Window { start: 10, len: 5, epoch: 2 });
+    assert_eq!(cursor.claim().unwrap(), window(10, 5, 2));
 }
 
 /// Hard example mining: every epoch gets a table of its own, and going back to an old table
@@ -154,11 +174,11 @@ fn every_epoch_starts_at_a_multiple_of_the_length() {
 #[test]
 fn reapplying_a_table_does_not_replay_an_old_epoch() {
     let mut cursor = Cursor::new(10);
-    assert_eq!(cursor.claim().unwrap(), Window { start: 0, len: 10, epoch: 0 });
+    assert_eq!(cursor.claim().unwrap(), window(0, 10, 0));
     cursor.table_replaced(4).unwrap();
-    assert_eq!(cursor.claim().unwrap(), Window { start: 4, len: 4, epoch: 1 });
+    assert_eq!(cursor.claim().unwrap(), window(4, 4, 1));
     cursor.table_replaced(10).unwrap();
-    assert_eq!(cursor.claim().unwrap(), Window { start: 20, len: 10, epoch: 2 });
+    assert_eq!(cursor.claim().unwrap(), window(20, 10, 2));
 }
 
 #[test]
@@ -178,12 +198,27 @@ fn a_set_length_keeps_the_position_and_survives_no_table() {
     let mut cursor = Cursor::new(10);
     cursor.claim().unwrap();
     cursor.set_epoch_len(100).unwrap();
-    assert_eq!(cursor.claim().unwrap(), Window { start: 10, len: 100, epoch: 1 });
+    assert_eq!(cursor.claim().unwrap(), window(10, 100, 1));
     cursor.table_replaced(7).unwrap();
     // 2 * 7 lies before 110: going there would read positions twice.
-    assert_eq!(cursor.claim().unwrap(), Window { start: 110, len: 7, epoch: 2 });
+    assert_eq!(cursor.claim().unwrap(), window(110, 7, 2));
     cursor.table_replaced(1000).unwrap();
-    assert_eq!(cursor.claim().unwrap(), Window { start: 3000, len: 1000, epoch: 3 });
+    assert_eq!(cursor.claim().unwrap(), window(3000, 1000, 3));
     cursor.set_epoch(0).unwrap();
-    assert_eq!(cursor.peek(), Window { start: 0, len: 1000, epoch: 0 });
+    assert_eq!(cursor.peek(), window(0, 1000, 0));
+}
+
+#[test]
+fn what_was_read_of_a_window_is_not_read_again() {
+    let saved = Cursor::restore(20, 2, 10, false, 4).unwrap();
+    let mut cursor = saved;
+    assert_eq!(cursor.peek().start, 20, "indices still count from the window's start");
+    assert_eq!(cursor.claim().unwrap().positions(), 24..30);
+    assert_eq!(cursor.claim().unwrap(), window(30, 10, 3));
+    cursor = saved;
+    cursor.set_epoch_len(3).unwrap();
+    assert_eq!(cursor.peek(), window(24, 3, 2));
+    cursor = saved;
+    cursor.set_epoch(2).unwrap();
+    assert_eq!(cursor.peek(), window(20, 10, 2), "a jump reads the whole epoch");
 }
