@@ -87,7 +87,7 @@ impl Order {
     /// Whoever reads such an order more than once should keep the tables it needs: the functions
     /// below make them anew at every call.
     #[must_use]
-    pub fn tables(&self) -> Option<&CycleSource> {
+    pub fn tables(&self) -> Option<&Arc<CycleSource>> {
         match &self.kind {
             Kind::Tables(source) => Some(source),
             _ => None,

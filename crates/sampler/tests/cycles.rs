@@ -1,5 +1,7 @@
 //! Orders without replacement: each row once a cycle, cycle by cycle, for any number of rows.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails its test")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dataset_rt_sampler::{CycleError, CycleKeys, CycleWeights, Mode, Order, TableDigest};
