@@ -17,6 +17,7 @@ CONTEXT = "DatasetRT order of rows v0: "
 MODES = {"sequential": 0, "multinomial": 1, "permutation": 2, "weighted_without_replacement": 3}
 PURPOSES = {"draw": 0, "seed": 1}
 WORD = 0xFFFFFFFF
+CHECKED = {"digest", "key", "seeds", "bits", "rows", "cycle", "pass"}
 
 
 def philox(counter, key):
@@ -42,7 +43,7 @@ def table_digest(mode, runs):
     return blake3(body, derive_key_context=CONTEXT + name).digest()
 
 
-def stream_key(seed, mode, digest, purpose, version, cycle=0):
+def stream_key(seed, mode, digest, purpose, version, *, cycle=0):
     fields = (version, MODES[mode], PURPOSES[purpose], 0, seed, cycle)
     material = struct.pack("<IBBHQQ", *fields) + digest
     derived = blake3(material, derive_key_context=CONTEXT + "stream key").digest()
@@ -151,6 +152,32 @@ def cycle_of(mode, key, runs, n):
     return (shuffled(key, n) if mode == "permutation" else by_weight(key, runs)).__getitem__
 
 
+def without_replacement(word, rest, runs, version):
+    """The fields of a line about a cycle's key, or about rows across cycles."""
+    mode, seed, number = rest[0], int(rest[1]), int(rest[2])
+    digest, n = table_digest(mode, runs), sum(run[2] for run in runs)
+
+    def key_of(cycle):
+        return stream_key(seed, mode, digest, "draw", version, cycle=cycle)
+
+    if word == "cycle":
+        key = key_of(number)
+        return [*rest[:3], *(f"{w:x}" for w in (*key[0], *key[1]))]
+    rows_of, rows = {}, []
+    for k in range(number, number + len(rest) - 3):
+        cycle, offset = divmod(k, n)
+        if cycle not in rows_of:
+            rows_of[cycle] = cycle_of(mode, key_of(cycle), runs, n)
+        rows.append(str(rows_of[cycle](offset)))
+    return [*rest[:3], *rows]
+
+
+def draw_key(rest, runs, version):
+    """The key of multinomial draws under the seed that a line begins with."""
+    digest = table_digest("multinomial", runs)
+    return stream_key(int(rest[0]), "multinomial", digest, "draw", version)
+
+
 def check(path):
     version, runs, row_of, checked = None, [], None, 0
     for number, line in enumerate(open(path), 1):
@@ -173,35 +200,21 @@ def check(path):
             key = stream_key(seed, mode, table_digest(mode, runs), "seed", version)
             seeds = (bits(key, k0 + i) & (1 << 64) - 1 for i in range(len(rest) - 3))
             found = [*rest[:3], *(f"{s:x}" for s in seeds)]
-        elif word in ("bits", "rows"):
-            mode, seed, k0 = "multinomial", int(rest[0]), int(rest[1])
-            key = stream_key(seed, mode, table_digest(mode, runs), "draw", version)
-            if word == "bits":
-                found = [*rest[:2], f"{bits(key, k0):x}"]
-            else:
-                row_of = row_of or thresholds(runs)
-                rows = (row_of(bits(key, k0 + i)) for i in range(len(rest) - 2))
-                found = [*rest[:2], *map(str, rows)]
+        elif word == "bits":
+            key = draw_key(rest, runs, version)
+            found = [*rest[:2], f"{bits(key, int(rest[1])):x}"]
+        elif word == "rows":
+            key, k0 = draw_key(rest, runs, version), int(rest[1])
+            row_of = row_of or thresholds(runs)
+            rows = (row_of(bits(key, k0 + i)) for i in range(len(rest) - 2))
+            found = [*rest[:2], *map(str, rows)]
         elif word in ("cycle", "pass"):
-            mode, seed = rest[0], int(rest[1])
-            digest, n = table_digest(mode, runs), sum(run[2] for run in runs)
-            if word == "cycle":
-                key = stream_key(seed, mode, digest, "draw", version, int(rest[2]))
-                found = [*rest[:3], *(f"{w:x}" for w in (*key[0], *key[1]))]
-            else:
-                found, rows_of = rest[:3], {}
-                for k in range(int(rest[2]), int(rest[2]) + len(rest) - 3):
-                    if k // n not in rows_of:
-                        key = stream_key(seed, mode, digest, "draw", version, k // n)
-                        rows_of[k // n] = cycle_of(mode, key, runs, n)
-                    found.append(str(rows_of[k // n](k % n)))
+            found = without_replacement(word, rest, runs, version)
         elif word != "#":
             raise SystemExit(f"{path}:{number}: unknown line {word!r}")
         if found != rest:
             raise SystemExit(f"{path}:{number}: expected {found}, found {rest}")
-        checked += word in (
-            "digest", "key", "seeds", "bits", "rows", "cycle", "pass",
-        )
+        checked += word in CHECKED
     print(f"{path}: {checked} lines follow the specification")
 
 
