@@ -204,9 +204,7 @@ def stop_and_go_on(runtime: drt.DatasetRuntime, dataset: drt.CachedDataset) -> N
     resumed.load_state_dict(json.loads(state))
     taken += [sample.sample_id for sample in resumed]
     end = resumed.state_dict()["position"]
-    print(
-        f"  state of {len(state)} bytes, epoch {dataset.epoch - 1}: 1000 samples, then the others"
-    )
+    print(f"  epoch {dataset.epoch - 1}: {TAKEN} samples, a state of {len(state)} bytes, the others")
 
     # Two runs with equal receipts saw the same samples in the same order.
     receipt = dataset.order_digest(int(begin), int(end))
