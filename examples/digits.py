@@ -204,7 +204,7 @@ def stop_and_go_on(runtime: drt.DatasetRuntime, dataset: drt.CachedDataset) -> N
     resumed.load_state_dict(json.loads(state))
     taken += [sample.sample_id for sample in resumed]
     end = resumed.state_dict()["position"]
-    print(f"  epoch {dataset.epoch - 1}: {TAKEN} samples, a state of {len(state)} bytes, the others")
+    print(f"  epoch {dataset.epoch - 1}: {TAKEN} samples, {len(state)} bytes of state, the others")
 
     # Two runs with equal receipts saw the same samples in the same order.
     receipt = dataset.order_digest(int(begin), int(end))
