@@ -3,7 +3,8 @@
 The digits are the ones that come with scikit-learn. They are stored as PNG bytes, the way image
 data sets usually are, in one cache. The demo writes the cache, runs a second time to reuse it,
 looks at its table, checks it, and gives every class the same share of the stream by setting
-weights, without touching a file. A small classifier shows what that is worth.
+weights, without touching a file. A small classifier shows what that is worth. At last an epoch is
+stopped in the middle and goes on elsewhere, with receipts of the order.
 
 Run it with `make demo`, or `python examples/digits.py [directory]`.
 """
@@ -11,6 +12,8 @@ Run it with `make demo`, or `python examples/digits.py [directory]`.
 from __future__ import annotations
 
 import io
+import itertools
+import json
 import shutil
 import sys
 import time
@@ -32,6 +35,7 @@ TRAIN_COUNTS = [5, 8, 12, 18, 28, 40, 60, 80, 110, 140]
 TEST_COUNT = 30
 EPOCHS = 5
 BATCH_SIZE = 32
+TAKEN = 200
 SEED = 2024
 CLASSES = np.arange(10)
 
@@ -189,6 +193,28 @@ def save_shares(
     plt.close(figure)
 
 
+def stop_and_go_on(runtime: drt.DatasetRuntime, dataset: drt.CachedDataset) -> None:
+    """Read a part of an epoch, go on with a new dataset, and prove it with receipts."""
+    begin = dataset.state_dict()["position"]
+    taken = [sample.sample_id for sample in itertools.islice(dataset, TAKEN)]
+    state = json.dumps(dataset.state_dict())
+
+    resumed = runtime.cached_dataset(dataset.cache_paths, reader_config=drt.ReaderConfig(seed=SEED))
+    balance(resumed)
+    resumed.load_state_dict(json.loads(state))
+    taken += [sample.sample_id for sample in resumed]
+    end = resumed.state_dict()["position"]
+    print(f"  epoch {dataset.epoch - 1}: {TAKEN} samples, {len(state)} bytes of state, the others")
+
+    # Two runs with equal receipts saw the same samples in the same order.
+    receipt = dataset.order_digest(int(begin), int(end))
+    print(f"  order     {dataset.order_fingerprint[:16]}  (what it depends on)")
+    print(f"  positions {receipt[:16]}  (samples {begin} to {end})")
+    dataset.set_epoch(dataset.epoch - 1)
+    if [sample.sample_id for sample in dataset] != taken:
+        raise SystemExit("the resumed epoch is another one")
+
+
 def main(output: Path) -> None:
     """Run all steps and print what happens."""
     caches = output / "caches"
@@ -234,6 +260,9 @@ def main(output: Path) -> None:
         }
         for name, accuracy in accuracies.items():
             print(f"  {name:18s} {accuracy:.1%} right")
+
+        print("\n6. Stop in the middle of an epoch and go on: the next sample is the next sample")
+        stop_and_go_on(runtime, dataset)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import numbered, written
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs/guide.md", ROOT / "docs/tools.md"]
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "docs/guide.md", "docs/determinism.md", "docs/tools.md")
+]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -17,10 +20,12 @@ def load_my_images():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_block_runs(document, tmp_path, monkeypatch):
+def test_every_block_runs(document, runtime, tmp_path, monkeypatch):
+    cache = written(runtime, tmp_path / "elsewhere", numbered(50))
     monkeypatch.chdir(tmp_path)
     trained = []
     scope = {
+        "cache": cache,
         "load_my_images": load_my_images,
         "decode_image": len,
         "train": lambda image, label: trained.append((image, label)),

@@ -238,6 +238,18 @@ def test_inside_a_global_batch_there_is_no_state(runtime, small):
             assert part.state_dict()["position"] == 2 * taken
 
 
+def test_a_rank_without_a_sample_of_the_last_step_is_behind_it_once_it_was_told(runtime, tmp_path):
+    cache = written(runtime, tmp_path, numbered(3))
+    parts = [opened(runtime, cache).partition(rank, 2) for rank in range(2)]
+    iterators = [iter(part) for part in parts]
+    for iterator in iterators:
+        next(iterator)
+    assert [part.state_dict()["position"] for part in parts] == [2, 2]
+    assert [len(list(iterator)) for iterator in iterators] == [1, 0]
+    assert [part.state_dict()["position"] for part in parts] == [3, 3]
+    assert parts[0].state_dict() == parts[1].state_dict()
+
+
 def test_a_damaged_sample_is_not_read_again(runtime, tmp_path):
     cache = written(runtime, tmp_path, [(bytes([65 + i]) * 100_000, {"i": i}) for i in range(8)])
     shard = next((cache / "shards").iterdir())

@@ -276,7 +276,7 @@ impl Share {
     pub fn resume_position(&self, taken: u64, is_finished: bool) -> Option<u64> {
         let end = self.begin + self.len;
         // Who took part in a short step took the last one.
-        if is_finished || (taken == self.rows && taken % self.width.max(1) > 0) {
+        if is_finished || (taken == self.rows && !taken.is_multiple_of(self.width.max(1))) {
             return Some(end);
         }
         // A rank without a part in any step cannot tell where the others are.

@@ -40,7 +40,7 @@ impl Model {
             Call::Load(read) => {
                 let read = u128::from(read) % self.length;
                 let claimed = self.after(Call::Claim).is_some();
-                return (read == 0 || claimed).then(|| (Self { read, ..next }, None));
+                return (read == 0 || claimed).then_some((Self { read, ..next }, None));
             }
             Call::SetEpoch(epoch) => {
                 next.epoch = epoch.into();
