@@ -30,7 +30,7 @@ class ReaderConfig(FrozenConfig):
             drawn anew each time, whatever the weights. `"weighted_without_replacement"` does so
             too, heavier rows earlier: each time in the order of successive draws in proportion to
             the weights of the rows left. It keeps 12 bytes for each row, and works out an order
-            of 10^7 rows in seconds, with 20 bytes for each row meanwhile.
+            of 10^7 rows in seconds, with 20 bytes for each row meanwhile; below 2**32 rows.
         validate_cache: Check every byte of every cache when it is opened.
         verify: Check each block of a file on first touch, before anything in it is used.
         io: `"mmap"` maps the files, `"pread"` reads copies, `"auto"` chooses. Only copies are safe
