@@ -155,6 +155,29 @@ def test_working_out_an_order_is_interrupted_and_done_again(runtime, many, shuff
     assert dataset[0] == first
 
 
+def test_working_out_a_cycle_is_interrupted_and_done_again(runtime, many):
+    options = {"shuffle": True, "sampling": "weighted_without_replacement"}
+    dataset = opened(runtime, many, **options)
+    table = shuffled_table(dataset)
+    dataset.update_metadata(table)
+    # What all cycles share is there; the first cycle is not.
+    fingerprint = dataset.order_fingerprint
+    samples = iter(dataset)
+    interrupt(lambda: next(samples))
+    first = counted(lambda: next(samples))
+    interrupt(lambda: dataset[0])
+    second = counted(lambda: dataset[0])
+    dataset.set_epoch(2)
+    interrupt(lambda: next(dataset.iter_batches(10)))
+    interrupt(lambda: dataset.order_digest(4 * ROWS, 4 * ROWS + 1))
+    assert dataset.order_fingerprint == fingerprint
+    again = opened(runtime, many, **options)
+    again.update_metadata(table)
+    assert again[0] == first
+    again.set_epoch(1)
+    assert again[0] == second
+
+
 def test_threads_wait_for_an_order_that_one_of_them_works_out(runtime, many):
     dataset = opened(runtime, many, shuffle=True)
     dataset.update_metadata(shuffled_table(dataset))

@@ -116,8 +116,18 @@ impl ReadArguments {
     fn to_read_options(&self) -> Result<ReadOptions> {
         let mode = match (self.shuffle, self.sampling.as_str()) {
             (true, "multinomial") => Mode::Multinomial,
+            (true, "permutation") => Mode::Permutation,
+            (true, "weighted_without_replacement") => Mode::WeightedWithoutReplacement,
             (false, "multinomial") => Mode::Sequential,
-            (_, other) => return Err(unknown("sampling", other, "\"multinomial\"")),
+            (false, other) => {
+                let expected = "\"multinomial\", the default, where shuffle is False";
+                return Err(unknown("sampling", other, expected));
+            }
+            (true, other) => {
+                let expected =
+                    "\"multinomial\", \"permutation\" or \"weighted_without_replacement\"";
+                return Err(unknown("sampling", other, expected));
+            }
         };
         let io = match self.io.as_str() {
             "auto" => IoMode::Auto,

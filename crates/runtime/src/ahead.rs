@@ -58,6 +58,11 @@ impl Ahead {
     pub fn hint(&self, snapshot: &Snapshot, range: &Range<u64>) {
         let until = self.share.rows().min(range.end.saturating_add(self.samples));
         let from = self.hinted.load(Ordering::Relaxed).max(range.start);
+        // An order that is not worked out so far is not worth a hint.
+        let plan = snapshot.plan_if_made();
+        let Some(_held) = plan.and_then(|plan| plan.prepared(self.share.span(from..until))) else {
+            return;
+        };
         // Whatever goes wrong with a hint goes wrong again, and is told, when its block is loaded.
         if from < until && self.is_cold(snapshot, from..until).unwrap_or(false) {
             let from = self.hinted.fetch_max(until, Ordering::Relaxed).max(range.start);
@@ -114,7 +119,7 @@ fn located(
     range: Range<u64>,
 ) -> Result<(Vec<SampleRef>, Vec<PayloadPlace>)> {
     let mut rows = vec![0; (range.end - range.start) as usize];
-    snapshot.plan()?.share_rows_into(share, range.start, &mut rows);
+    snapshot.plan()?.share_rows_into(share, range.start, &mut rows)?;
     let samples: Vec<SampleRef> =
         rows.iter().map(|&row| snapshot.table().sample_at(row)).collect::<Result<_>>()?;
     let places = locate(snapshot.table().caches(), &samples)?;

@@ -85,7 +85,7 @@ impl BatchLoader {
             Rows::Table => Ok(range.clone().collect()),
             Rows::Drawn(share) => {
                 let mut rows = vec![0; len];
-                self.snapshot.plan()?.share_rows_into(share, range.start, &mut rows);
+                self.snapshot.plan()?.share_rows_into(share, range.start, &mut rows)?;
                 Ok(rows)
             }
             Rows::Listed(list) => list

@@ -8,7 +8,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use dataset_rt_storage::{Kind, Result};
 
+use crate::apart::Check;
 use crate::batch::{BatchLoader, Rows};
+use crate::cycles::HeldCycles;
 use crate::fork_gate;
 use crate::lookahead::Lookahead;
 use crate::pool::WorkerPool;
@@ -22,6 +24,8 @@ pub struct Batches {
     next: u64,
     /// Rows handed out or passed over, and whole batches of them.
     taken: (u64, u64),
+    /// What the order needs for the batches under way.
+    cycles: HeldCycles,
     /// What is left of a batch that cannot be loaded as a whole.
     failed: Range<u64>,
     /// Whether the first of these cannot be loaded together with those before it.
@@ -62,6 +66,7 @@ impl Batches {
             slots: slots.max(1),
             next: 0,
             taken: (0, 0),
+            cycles: HeldCycles::new(),
             failed: 0..0,
             is_suspect: false,
         }
@@ -100,9 +105,13 @@ impl Batches {
             return self.next_of_failed(attend).map(Some);
         }
         let loader = self.ahead.loader();
-        if matches!(loader.rows, Rows::Drawn(_)) {
+        if let Rows::Drawn(share) = &loader.rows {
             // Workers find the order ready: no batch waits for it where signals are not seen.
-            fork_gate::with_breaks(attend, |check| loader.snapshot.prepare(check).map(drop))?;
+            let first = self.cut.batch(self.next.saturating_sub(self.slots)).start;
+            let rows = first..self.cut.batch(self.next.saturating_add(self.slots)).start;
+            let prepare =
+                |check: Check<'_>| loader.snapshot.prepare_positions(share.span(rows), check);
+            self.cycles = fork_gate::with_breaks(attend, prepare)?;
         }
         self.schedule();
         let Some((rows, loaded)) = self.ahead.take(attend)? else { return Ok(None) };

@@ -62,7 +62,7 @@ impl Block {
     ) -> Result<Self> {
         let len = usize::try_from(range.end - range.start).unwrap_or(0);
         let mut rows = vec![0; len];
-        snapshot.plan()?.share_rows_into(share, range.start, &mut rows);
+        snapshot.plan()?.share_rows_into(share, range.start, &mut rows)?;
         guarded(|_| Self::of_rows(snapshot, &rows, budget_bytes))
     }
 
@@ -72,7 +72,7 @@ impl Block {
     /// As [`Block::load`].
     pub fn scattered(snapshot: &Snapshot, positions: &[u64], budget_bytes: u64) -> Result<Self> {
         let mut rows = vec![0; positions.len()];
-        snapshot.plan()?.rows_at(positions, &mut rows);
+        snapshot.plan()?.rows_at(positions, &mut rows)?;
         guarded(|_| Self::of_rows(snapshot, &rows, budget_bytes))
     }
 

@@ -328,7 +328,7 @@ impl Dataset {
             return Err(Error::new(Kind::SampleNotFound, text));
         }
         let positions: Vec<u64> = indices.iter().map(|&i| share.position(i)).collect();
-        snapshot.prepare(attend)?;
+        snapshot.prepare(attend)?.prepare_each(&positions, attend)?;
         Ok((snapshot, positions))
     }
 
@@ -487,7 +487,8 @@ impl Dataset {
         while position < stop {
             attend()?;
             let len = (stop - position).min(rows.len() as u64) as usize;
-            plan.rows_into(position, &mut rows[..len]);
+            let _held = plan.prepare(position..position + len as u64, attend)?;
+            plan.rows_into(position, &mut rows[..len])?;
             let samples = || rows[..len].iter().map(|&row| table.sample_at(row)).collect();
             let samples: Vec<SampleRef> = guarded(|_| samples())?;
             for sample in samples {

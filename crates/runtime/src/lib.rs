@@ -13,6 +13,7 @@ mod apart;
 mod batch;
 mod batches;
 mod block;
+mod cycles;
 mod dataset;
 mod face;
 pub mod fork_gate;
@@ -32,6 +33,7 @@ mod saved;
 mod single;
 mod snapshot;
 mod stream;
+mod turn;
 mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};

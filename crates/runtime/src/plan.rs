@@ -4,16 +4,18 @@
 //! A shuffled table is a set: rows go to the sampler by identity and weight, so that neither row
 //! order nor the order of the caches changes which samples are drawn (`docs/sampling.md`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use dataset_rt_sampler::{
-    Mode, Order, Purpose, Share, StreamKey, TableDigest, TableDigester, WeightTable,
-    WeightTableBuilder,
+    CycleKeys, CycleWeights, Mode, Order, Purpose, Share, StreamKey, TableDigest, TableDigester,
+    WeightError, WeightTable, WeightTableBuilder,
 };
-use dataset_rt_storage::{Error, Result};
+use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::table::CheckedTable;
 
 use crate::active::ActiveTable;
+use crate::cycles::{Cycles, HeldCycles};
 
 /// Rows between two looks for signals: about a millisecond of work.
 const PIECE_ROWS: usize = 65_536;
@@ -21,6 +23,8 @@ const PIECE_ROWS: usize = 65_536;
 /// An order over the rows of one active table.
 pub struct Plan {
     order: Order,
+    /// Of an order that needs tables.
+    cycles: Option<Cycles>,
     rows: RowMap,
     digest: TableDigest,
     position_key: StreamKey,
@@ -54,16 +58,77 @@ impl Plan {
         }
     }
 
-    /// Table rows at stream positions `start..start + out.len()`.
-    pub fn rows_into(&self, start: u64, out: &mut [u64]) {
-        self.order.rows_into(start, out);
+    /// Works out what the order needs for some stream positions and takes long; other threads
+    /// wait. It stays in memory as long as what comes back is kept.
+    ///
+    /// # Errors
+    /// `Exhausted` without memory for it, or what `attend` returned, which is called many times a
+    /// second.
+    pub fn prepare(
+        &self,
+        positions: Range<u64>,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<HeldCycles> {
+        match &self.cycles {
+            Some(cycles) if !positions.is_empty() => {
+                let last = cycles.cycle_of(positions.end - 1);
+                cycles.prepare(cycles.cycle_of(positions.start)..=last, attend)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// [`Plan::prepare`] for any positions.
+    ///
+    /// # Errors
+    /// As [`Plan::prepare`].
+    pub fn prepare_each(
+        &self,
+        positions: &[u64],
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<HeldCycles> {
+        let Some(cycles) = &self.cycles else { return Ok(Vec::new()) };
+        let mut needed: Vec<u64> = positions.iter().map(|&k| cycles.cycle_of(k)).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        cycles.prepare(needed, attend)
+    }
+
+    /// What the order needs for some stream positions, when it is worked out.
+    pub fn prepared(&self, positions: Range<u64>) -> Option<HeldCycles> {
+        match &self.cycles {
+            Some(cycles) if !positions.is_empty() => {
+                let last = cycles.cycle_of(positions.end - 1);
+                cycles.made(cycles.cycle_of(positions.start)..=last)
+            }
+            _ => Some(Vec::new()),
+        }
+    }
+
+    /// Table rows at stream positions `start..start + out.len()`, prepared or not.
+    ///
+    /// # Errors
+    /// `Exhausted` without memory for what was not prepared.
+    pub fn rows_into(&self, start: u64, out: &mut [u64]) -> Result<()> {
+        match &self.cycles {
+            None => self.order.rows_into(start, out),
+            Some(cycles) => cycles.rows_into(start, out)?,
+        }
         self.to_table_rows(out);
+        Ok(())
     }
 
     /// Table rows at any stream positions.
-    pub fn rows_at(&self, positions: &[u64], out: &mut [u64]) {
-        self.order.rows_at(positions, out);
+    ///
+    /// # Errors
+    /// As [`Plan::rows_into`].
+    pub fn rows_at(&self, positions: &[u64], out: &mut [u64]) -> Result<()> {
+        match &self.cycles {
+            None => self.order.rows_at(positions, out),
+            Some(cycles) => cycles.rows_at(positions, out)?,
+        }
         self.to_table_rows(out);
+        Ok(())
     }
 
     fn to_table_rows(&self, out: &mut [u64]) {
@@ -84,13 +149,16 @@ impl Plan {
     }
 
     /// Table rows of numbers `first, first + 1, ..` of a share.
-    pub fn share_rows_into(&self, share: &Share, first: u64, out: &mut [u64]) {
+    ///
+    /// # Errors
+    /// As [`Plan::rows_into`].
+    pub fn share_rows_into(&self, share: &Share, first: u64, out: &mut [u64]) -> Result<()> {
         match share.stretch_begin() {
             Some(begin) => self.rows_into(begin + first, out),
             None => {
                 let mut positions = vec![0; out.len()];
                 share.positions_into(first, &mut positions);
-                self.rows_at(&positions, out);
+                self.rows_at(&positions, out)
             }
         }
     }
@@ -110,16 +178,23 @@ impl Plan {
         seed: u64,
         digest: TableDigest,
         rows: RowMap,
-        order: impl FnOnce(StreamKey) -> Result<Order>,
+        order: impl FnOnce(StreamKey, CycleKeys) -> Result<Order>,
     ) -> Result<Self> {
         let key = StreamKey::derive(seed, mode, &digest, Purpose::Draw);
         let position_key = StreamKey::derive(seed, mode, &digest, Purpose::PositionSeed);
-        Ok(Self { order: order(key)?, rows, digest, position_key })
+        let order = order(key, CycleKeys::new(seed, mode, digest))?;
+        let cycles = order.tables().filter(|source| source.rows() > 0);
+        let cycles = cycles.map(|source| Cycles::new(Arc::clone(source)));
+        Ok(Self { order, cycles, rows, digest, position_key })
     }
 }
 
-fn weight_failure(error: &impl std::fmt::Display) -> Error {
+fn weight_failure(error: &WeightError) -> Error {
     Error::internal(format!("a checked table holds a bad weight: {error}"))
+}
+
+fn unknown_mode(mode: Mode) -> Error {
+    Error::internal(format!("sampling mode {mode} has no order"))
 }
 
 fn plan_whole(table: &ActiveTable, mode: Mode, seed: u64) -> Result<Plan> {
@@ -142,9 +217,15 @@ fn plan_whole(table: &ActiveTable, mode: Mode, seed: u64) -> Result<Plan> {
     }
     let is_same = map.iter().all(|(canonical, table_start)| canonical == table_start);
     let rows = if is_same { RowMap::Same } else { RowMap::Runs(map) };
-    Plan::assemble(mode, seed, digester.finish(), rows, |key| match mode {
-        Mode::Sequential => Ok(Order::sequential(table.rows())),
-        _ => Order::uniform(key, table.rows(), 1.0).map_err(|e| weight_failure(&e)),
+    let count = table.rows();
+    Plan::assemble(mode, seed, digester.finish(), rows, |key, keys| match mode {
+        Mode::Sequential => Ok(Order::sequential(count)),
+        Mode::Multinomial => Order::uniform(key, count, 1.0).map_err(|e| weight_failure(&e)),
+        Mode::Permutation => Ok(Order::permutation(keys, count)),
+        Mode::WeightedWithoutReplacement => CycleWeights::equal(count, 1.0)
+            .map(|weights| Order::weighted_without_replacement(keys, weights))
+            .map_err(|e| weight_failure(&e)),
+        other => Err(unknown_mode(other)),
     })
 }
 
@@ -162,12 +243,11 @@ fn plan_checked(
         RowMap::Each(ranks.canonical_rows(attend)?)
     };
     let mut digester = TableDigester::new(mode);
-    let mut weights = WeightTableBuilder::new(checked.rows());
-    let is_drawn = mode != Mode::Sequential;
+    let mut weights = Weights::for_mode(mode, checked.rows())?;
     let mut outcome = Ok(());
     let mut take = |cache: u32, sample_id: u64, weight: f64| {
         digester.push(ranks.cache_id(cache), sample_id, weight);
-        if is_drawn && outcome.is_ok() {
+        if outcome.is_ok() {
             outcome = weights.push(weight);
         }
     };
@@ -186,11 +266,51 @@ fn plan_checked(
         }
     }
     outcome.map_err(|e| weight_failure(&e))?;
-    Plan::assemble(mode, seed, digester.finish(), rows, |key| match mode {
-        Mode::Sequential => Ok(Order::sequential(table.rows())),
-        _ => finish_weights(weights, attend)
+    let count = table.rows();
+    Plan::assemble(mode, seed, digester.finish(), rows, |key, keys| match (mode, weights) {
+        (Mode::Sequential, _) => Ok(Order::sequential(count)),
+        (Mode::Permutation, _) => Ok(Order::permutation(keys, count)),
+        (_, Weights::Drawn(weights)) => finish_weights(weights, attend)
             .map(|weights| Order::multinomial(key, Arc::new(weights))),
+        (_, Weights::Kept(weights)) => CycleWeights::new(weights)
+            .map(|weights| Order::weighted_without_replacement(keys, weights))
+            .map_err(|e| weight_failure(&e)),
+        (other, Weights::Unused) => Err(unknown_mode(other)),
     })
+}
+
+/// What a mode needs of the weights.
+enum Weights {
+    Unused,
+    Drawn(WeightTableBuilder),
+    Kept(Vec<f64>),
+}
+
+impl Weights {
+    fn for_mode(mode: Mode, rows: usize) -> Result<Self> {
+        Ok(match mode {
+            Mode::Multinomial => Self::Drawn(WeightTableBuilder::new(rows)),
+            Mode::WeightedWithoutReplacement => {
+                let mut weights = Vec::new();
+                let no_memory = |_| {
+                    let text = format!("no memory for the weights of {rows} rows; free some");
+                    Error::new(Kind::Exhausted, text)
+                };
+                weights.try_reserve_exact(rows).map_err(no_memory)?;
+                Self::Kept(weights)
+            }
+            _ => Self::Unused,
+        })
+    }
+
+    fn push(&mut self, weight: f64) -> std::result::Result<(), WeightError> {
+        match self {
+            Self::Unused => {}
+            Self::Drawn(builder) => builder.push(weight)?,
+            Self::Kept(weights) => weights.push(weight),
+        }
+        Ok(())
+    }
 }
 
 /// The inverse CDF of the weights; its builder knows no signals, and stops when `attend` fails.

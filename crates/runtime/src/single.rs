@@ -83,7 +83,9 @@ impl Snapshot {
         make: impl FnOnce(&SampleAtHand<'_>) -> Option<T>,
     ) -> Option<T> {
         let (table, mut row) = (self.table(), [0]);
-        self.plan_if_made()?.rows_into(position, &mut row);
+        let plan = self.plan_if_made()?;
+        let _held = plan.prepared(position..position.checked_add(1)?)?;
+        plan.rows_into(position, &mut row).ok()?;
         let [row] = row;
         let (made, number, shard) = in_section(|section| {
             let SampleRef { cache: number, sample_id } = table.sample_at(row).ok()?;

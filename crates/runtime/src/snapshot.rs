@@ -1,8 +1,8 @@
 //! What an iterator keeps while tables come and go: one active table and its order.
 //! Immutable; the order is worked out at first use.
 
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use dataset_rt_sampler::Mode;
 use dataset_rt_storage::store::guarded;
@@ -10,8 +10,9 @@ use dataset_rt_storage::{Error, Result};
 
 use crate::active::ActiveTable;
 use crate::block::FetcherShelf;
-use crate::fork_gate;
+use crate::cycles::HeldCycles;
 use crate::plan::Plan;
+use crate::turn::Turn;
 
 /// An active table together with its order.
 pub struct Snapshot {
@@ -19,24 +20,14 @@ pub struct Snapshot {
     mode: Mode,
     seed: u64,
     plan: OnceLock<Plan>,
-    /// Process of the thread that works the order out, if one does.
-    builder: Mutex<Option<u32>>,
-    built: Condvar,
+    turn: Turn,
     fetchers: Arc<FetcherShelf>,
 }
 
 impl Snapshot {
     /// Keeps `table`; nothing O(rows) happens before the first position is asked for.
     pub fn new(table: ActiveTable, mode: Mode, seed: u64, fetchers: Arc<FetcherShelf>) -> Self {
-        Self {
-            table,
-            mode,
-            seed,
-            plan: OnceLock::new(),
-            builder: Mutex::new(None),
-            built: Condvar::new(),
-            fetchers,
-        }
+        Self { table, mode, seed, plan: OnceLock::new(), turn: Turn::default(), fetchers }
     }
 
     /// The table.
@@ -66,22 +57,21 @@ impl Snapshot {
     /// # Errors
     /// As [`Plan::new`], or what `attend` returned.
     pub fn prepare(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<&Plan> {
-        loop {
-            if let Some(plan) = self.plan.get() {
-                return Ok(plan);
-            }
-            if fork_gate::is_forking() {
-                // Whoever works it out may wait for the end of this thread's fork.
-                return self.keep(self.make(attend)?);
-            }
-            if let Some(_building) = Building::begin(self) {
-                if let Some(plan) = self.plan.get() {
-                    return Ok(plan);
-                }
-                return self.keep(self.make(attend)?);
-            }
-            attend()?;
-        }
+        let make = |attend: &mut dyn FnMut() -> Result<()>| self.keep(self.make(attend)?);
+        self.turn.done_once(|| self.plan.get(), make, attend)
+    }
+
+    /// [`Snapshot::prepare`], and what the order needs for some stream positions: it stays in
+    /// memory as long as what comes back is kept.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], `Exhausted`, or what `attend` returned.
+    pub fn prepare_positions(
+        &self,
+        positions: Range<u64>,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<HeldCycles> {
+        self.prepare(attend)?.prepare(positions, attend)
     }
 
     /// The table may lie in mapped files.
@@ -103,35 +93,5 @@ impl Snapshot {
     /// Scratch shared by everybody who fetches for this dataset.
     pub fn fetchers(&self) -> &Arc<FetcherShelf> {
         &self.fetchers
-    }
-}
-
-/// How long to wait for another thread's plan between two looks for signals.
-const WAIT_SLICE: Duration = Duration::from_millis(20);
-
-/// The right to work out the order, held by one thread.
-struct Building<'a> {
-    snapshot: &'a Snapshot,
-}
-
-impl<'a> Building<'a> {
-    /// Takes the right, or waits a moment for the thread that has it.
-    fn begin(snapshot: &'a Snapshot) -> Option<Self> {
-        let process = fork_gate::process();
-        let mut builder = snapshot.builder.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread of the process that forked this one will never finish here.
-        if *builder != Some(process) {
-            *builder = Some(process);
-            return Some(Self { snapshot });
-        }
-        drop(snapshot.built.wait_timeout(builder, WAIT_SLICE));
-        None
-    }
-}
-
-impl Drop for Building<'_> {
-    fn drop(&mut self) {
-        *self.snapshot.builder.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.snapshot.built.notify_all();
     }
 }

@@ -10,6 +10,7 @@ use dataset_rt_storage::{Kind, Result};
 use crate::ahead::Ahead;
 use crate::apart::Check;
 use crate::block::Block;
+use crate::cycles::HeldCycles;
 use crate::fork_gate;
 use crate::lookahead::{Load, Lookahead};
 use crate::pool::WorkerPool;
@@ -95,6 +96,8 @@ pub struct Stream {
     taken: u64,
     /// Samples of the next block; grows so that the first sample waits for one, not for many.
     ramp: u64,
+    /// What the order needs for the samples under way.
+    cycles: HeldCycles,
     /// Samples of a failed block, read one by one so that only damaged samples are lost.
     one_by_one: Range<u64>,
 }
@@ -116,6 +119,7 @@ impl Stream {
             end: share.rows(),
             taken: 0,
             ramp: 1,
+            cycles: HeldCycles::new(),
             one_by_one: 0..0,
         }
     }
@@ -149,7 +153,11 @@ impl Stream {
             return self.next_alone(attend).map(Some);
         }
         // Workers find the order ready: no block waits for it where signals are not seen.
-        fork_gate::with_breaks(attend, |check| self.snapshot().prepare(check).map(drop))?;
+        let BlockLoader { snapshot, share, .. } = self.blocks.loader();
+        let reach = self.ahead.slots() * self.ahead.block_samples();
+        let range = self.next.saturating_sub(reach)..self.end.min(self.next + reach);
+        let prepare = |check: Check<'_>| snapshot.prepare_positions(share.span(range), check);
+        self.cycles = fork_gate::with_breaks(attend, prepare)?;
         self.schedule();
         match self.blocks.take(attend)? {
             None => Ok(None),

@@ -1,5 +1,6 @@
 //! What building a table and drawing from it costs, on one thread: a line of JSON for each number
-//! of rows, in seconds and in draws a second of `Order::rows_into` in blocks of 256.
+//! of rows, in seconds and in draws a second of `Order::rows_into` in blocks of 256. Without
+//! replacement: permuted rows a second, and seconds to work out a cycle by weight.
 //!
 //! `cargo run --release -p dataset_rt_sampler --example draws -- [ROWS...]`
 
@@ -10,7 +11,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dataset_rt_sampler::{Mode, Order, Purpose, StreamKey, TableDigest, WeightTable};
+use dataset_rt_sampler::{
+    CycleKeys, CycleWeights, Mode, Order, Purpose, StreamKey, TableDigest, WeightTable,
+};
 
 const DRAWS: u64 = 10_000_000;
 const BLOCK: usize = 256;
@@ -54,15 +57,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         black_box(running_sum(&weights));
         let cumsum = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        let table = WeightTable::build(weights)?;
+        let table = WeightTable::build(weights.iter().copied())?;
         let built = start.elapsed().as_secs_f64();
         let bytes = table.size_bytes() as f64 / rows as f64;
         let weighted = speed(&Order::multinomial(key(Purpose::Draw), Arc::new(table)));
         let equal = speed(&Order::uniform(key(Purpose::Draw), rows, 1.0)?);
         let odd = speed(&Order::uniform(key(Purpose::Draw), rows, 0.3)?);
+        let keys = CycleKeys::new(42, Mode::Permutation, TableDigest([0; 32]));
+        let order = Order::permutation(keys, rows);
+        let permuted = order.tables().is_none().then(|| speed(&order).to_string());
+        // Few rows are shuffled by a table, which costs as much as reading it.
+        let permuted = permuted.unwrap_or_else(|| "null".to_owned());
+        let order = Order::weighted_without_replacement(keys, CycleWeights::new(weights)?);
+        let mut cycles = Vec::new();
+        for cycle in 0..3 {
+            let start = Instant::now();
+            if let Some(source) = order.tables() {
+                black_box(source.build(cycle, &mut || true)?);
+            }
+            cycles.push(start.elapsed().as_secs_f64());
+        }
+        let cycle = cycles.into_iter().fold(f64::INFINITY, f64::min);
         println!(
             "{{\"rows\": {rows}, \"cumsum\": {cumsum}, \"table\": {built}, \"bytes a row\": \
-             {bytes}, \"weighted\": {weighted}, \"equal\": {equal}, \"equal, odd\": {odd}}}"
+             {bytes}, \"weighted\": {weighted}, \"equal\": {equal}, \"equal, odd\": {odd}, \"permuted\": \
+             {permuted}, \"weighted cycle\": {cycle}}}"
         );
     }
     Ok(())

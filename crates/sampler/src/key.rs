@@ -45,8 +45,7 @@ impl StreamKey {
     /// The key of the stream with these fields (rule S5). Costs one BLAKE3 block, about 0.2 us.
     #[must_use]
     pub fn derive(seed: u64, mode: Mode, table: &TableDigest, purpose: Purpose) -> Self {
-        // Modes without replacement will need one key per cycle over the rows; the modes of today
-        // have a single cycle, number 0.
+        // One stream through all cycles; `CycleKeys` has those of the modes without replacement.
         Self::derive_cycle(seed, mode, table, purpose, 0)
     }
 
@@ -98,6 +97,28 @@ impl StreamKey {
     #[must_use]
     pub const fn counter_high(&self) -> [u32; 2] {
         self.counter_high
+    }
+}
+
+/// The keys of a mode without replacement: each cycle over the rows draws from its own stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CycleKeys {
+    seed: u64,
+    mode: Mode,
+    table: TableDigest,
+}
+
+impl CycleKeys {
+    /// The keys of all cycles of the stream with these fields.
+    #[must_use]
+    pub const fn new(seed: u64, mode: Mode, table: TableDigest) -> Self {
+        Self { seed, mode, table }
+    }
+
+    /// The key of cycle `cycle` (rules S5 and S20), at the cost of [`StreamKey::derive`].
+    #[must_use]
+    pub fn key(&self, cycle: u64) -> StreamKey {
+        StreamKey::derive_cycle(self.seed, self.mode, &self.table, Purpose::Draw, cycle)
     }
 }
 

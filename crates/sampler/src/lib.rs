@@ -4,7 +4,7 @@
 //! cache_id, sample_id, weight ── TableDigester ──► TableDigest ┐
 //!                                  seed, Mode, Purpose ────────┴► StreamKey ── Philox ──► bits(k)
 //! weights ── WeightTable (integer inverse CDF) ─────────────────┐                           │
-//!                                                               └───────► Order ◄───────────┘
+//!            CycleSource (an order of all rows a cycle) ────────┴───────► Order ◄───────────┘
 //! Cursor ── claim ──► Window [start, start + len) ── Partition ──► Share of positions k ───► row_at(k)
 //! ```
 //!
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod cursor;
+mod cycle;
 mod digest;
 mod key;
 mod mode;
@@ -24,8 +25,9 @@ mod share;
 mod weights;
 
 pub use cursor::{Cursor, CursorError, POSITION_LIMIT, Window};
+pub use cycle::{CycleError, CycleSource, CycleTable, CycleWeights};
 pub use digest::{RowKey, TableDigest, TableDigester};
-pub use key::{Purpose, StreamKey};
+pub use key::{CycleKeys, Purpose, StreamKey};
 pub use mode::{Mode, SAMPLER_VERSION};
 pub use order::{NO_ROW, Order};
 pub use philox::philox4x32_10;

@@ -16,22 +16,32 @@ pub enum Mode {
     Sequential,
     /// Independent weighted draws with replacement from the table taken as a set.
     Multinomial,
+    /// Each row once a cycle, in an order drawn for each cycle; weights do not count.
+    Permutation,
+    /// Each row once a cycle, in an order drawn for each cycle: heavier rows tend to come earlier.
+    WeightedWithoutReplacement,
 }
 
 impl Mode {
+    /// Every mode, by its code.
+    pub const ALL: [Self; 4] =
+        [Self::Sequential, Self::Multinomial, Self::Permutation, Self::WeightedWithoutReplacement];
+
     /// The name used in configurations and saved states.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sequential => "sequential",
             Self::Multinomial => "multinomial",
+            Self::Permutation => "permutation",
+            Self::WeightedWithoutReplacement => "weighted_without_replacement",
         }
     }
 
     /// The mode called `name`, or `None` when this version has no such mode.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Sequential, Self::Multinomial].into_iter().find(|mode| mode.as_str() == name)
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
     }
 
     /// Whether the position of a row inside the table takes part in the order.
@@ -40,11 +50,13 @@ impl Mode {
         matches!(self, Self::Sequential)
     }
 
-    /// The byte of rule S5. Codes are append-only: 2 and 3 wait for the modes without replacement.
+    /// The byte of rule S5. Codes are append-only.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Sequential => 0,
             Self::Multinomial => 1,
+            Self::Permutation => 2,
+            Self::WeightedWithoutReplacement => 3,
         }
     }
 }
@@ -61,7 +73,7 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_mode() {
-        for mode in [Mode::Sequential, Mode::Multinomial] {
+        for mode in Mode::ALL {
             assert_eq!(Mode::from_name(mode.as_str()), Some(mode));
         }
         assert_eq!(Mode::from_name("Multinomial"), None);

@@ -248,6 +248,17 @@ impl Share {
         }
     }
 
+    /// The stream positions from the first to the last of numbers `range`, those of other readers
+    /// between them included.
+    #[must_use]
+    pub fn span(&self, range: Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.rows());
+        if range.start >= end {
+            return 0..0;
+        }
+        self.position(range.start)..self.position(end - 1) + 1
+    }
+
     /// The first position, when numbers and positions run side by side.
     #[must_use]
     pub fn stretch_begin(&self) -> Option<u64> {

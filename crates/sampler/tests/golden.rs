@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dataset_rt_sampler::{
-    Mode, Order, Purpose, SAMPLER_VERSION, StreamKey, TableDigest, TableDigester, WeightTable,
+    CycleKeys, CycleWeights, Mode, Order, Purpose, SAMPLER_VERSION, StreamKey, TableDigest,
+    TableDigester, WeightTable,
 };
 
 const HEADER: &str = "\
@@ -25,12 +26,18 @@ const HEADER: &str = "\
 # bits SEED K BITS(hex), of the multinomial draw stream
 # seeds MODE SEED K0 SEED_AT(K0).. (hex), of the position seed stream
 # rows SEED K0 ROW_AT(K0).. , of the multinomial order
+# cycle MODE SEED CYCLE PHILOX_KEY(2 words, hex) COUNTER_HIGH(2 words, hex)
+# pass MODE SEED K0 ROW_AT(K0).. , of an order without replacement
 ";
+
+/// Rows up to which cycles by weight are written: each is worked out as a whole.
+const WEIGHTED_ROWS_MAX: u64 = 1000;
 
 const SEEDS: [u64; 4] = [0, 42, 42 + (1 << 32), u64::MAX];
 /// The start, the carry into the second counter word, and the end of the stream.
 const STARTS: [u64; 3] = [0, (1 << 32) - 16, (1 << 63) - 32];
 const ROWS: usize = 32;
+const WITHOUT_REPLACEMENT: [Mode; 2] = [Mode::Permutation, Mode::WeightedWithoutReplacement];
 
 /// `(cache_id, first_sample, rows, weight)`
 type Run = (u64, u64, u64, f64);
@@ -45,6 +52,7 @@ fn tables() -> Vec<(&'static str, Vec<Run>)> {
         ("one_row", single([0.1])),
         ("untouched", vec![(3, 0, 1000, 1.0)]),
         ("untouched_odd_weight", vec![(3, 0, 1000, 0.3), (1 << 52, 0, 64_537, 0.3)]),
+        ("shuffled_most", vec![(3, 0, 1 << 16, 1.0)]),
         ("untouched_beyond_memory", vec![(3, 0, (1 << 53) + 1, 1.5)]),
         ("duplicates", vec![(3, 5, 1, 1.0), (3, 5, 1, 1.0), (3, 5, 1, 4.0), (9, 0, 3, 1.0)]),
         ("linear", single((1..=10).map(f64::from))),
@@ -119,10 +127,40 @@ fn write_table(out: &mut String, name: &str, runs: &[Run]) -> Result<(), Box<dyn
     Ok(())
 }
 
+/// Cycles of the modes without replacement: the first, and those around the third start.
+fn write_cycles(out: &mut String, runs: &[Run]) -> Result<(), Box<dyn Error>> {
+    let rows: u64 = runs.iter().map(|run| run.2).sum();
+    for (seed, mode) in SEEDS.into_iter().flat_map(|seed| WITHOUT_REPLACEMENT.map(|m| (seed, m))) {
+        let keys = CycleKeys::new(seed, mode, digest(mode, runs));
+        for cycle in [0, 1, (1 << 63) / rows] {
+            let key = keys.key(cycle);
+            let words = key.philox_key().into_iter().chain(key.counter_high());
+            writeln!(out, "cycle {mode} {seed} {cycle}{}", hex(words.map(u64::from)))?;
+        }
+        let order = match mode {
+            Mode::Permutation => Order::permutation(keys, rows),
+            _ if rows > WEIGHTED_ROWS_MAX => continue,
+            _ => {
+                let weights = runs.iter().flat_map(|run| (0..run.2).map(|_| run.3));
+                let weights = CycleWeights::new(weights.collect())?;
+                Order::weighted_without_replacement(keys, weights)
+            }
+        };
+        for k0 in [0, rows.saturating_sub(ROWS as u64 / 2), STARTS[2]] {
+            let mut found = [0; ROWS];
+            order.rows_into(k0, &mut found);
+            let found: String = found.iter().map(|row| format!(" {row}")).collect();
+            writeln!(out, "pass {mode} {seed} {k0}{found}")?;
+        }
+    }
+    Ok(())
+}
+
 fn render() -> Result<String, Box<dyn Error>> {
     let mut out = format!("{HEADER}\nversion {SAMPLER_VERSION}\n");
     for (name, runs) in tables() {
         write_table(&mut out, name, &runs)?;
+        write_cycles(&mut out, &runs)?;
     }
     Ok(out)
 }

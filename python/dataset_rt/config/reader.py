@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Self, TypeAlias, TypedDict
+
+from pydantic import model_validator
 
 from dataset_rt.config.fields import FrozenConfig, PositiveCount, Seed
+
+Sampling: TypeAlias = Literal["multinomial", "permutation", "weighted_without_replacement"]
+"""How positions of the stream become rows where rows are shuffled."""
 
 
 class ReaderConfig(FrozenConfig):
@@ -14,12 +19,18 @@ class ReaderConfig(FrozenConfig):
 
     Attributes:
         seed: 0 <= seed < 2**64; bool and float are refused.
-        shuffle: `True` draws rows by `sampling`, with replacement: an epoch leaves rows out.
-            `False` reads the active table in its order, each row once, whatever its weight.
+        shuffle: `True` draws rows by `sampling`; the default there is with replacement, so that an
+            epoch leaves rows out. `False` reads the active table in its order, each row once,
+            whatever its weight, and takes no other `sampling` than the default.
         prefetch_size: Upper bound on samples not yet returned, the block in hand included.
         prefetch_bytes: The same in bytes; `None` chooses from the memory this process may use.
             One larger sample alone is allowed.
         sampling: `"multinomial"` draws with replacement, each row in proportion to its weight.
+            `"permutation"` reads each row once in as many samples as there are rows, in an order
+            drawn anew each time, whatever the weights. `"weighted_without_replacement"` does so
+            too, heavier rows earlier: each time in the order of successive draws in proportion to
+            the weights of the rows left. It keeps 12 bytes for each row, and works out an order
+            of 10^7 rows in seconds, with 20 bytes for each row meanwhile.
         validate_cache: Check every byte of every cache when it is opened.
         verify: Check each block of a file on first touch, before anything in it is used.
         io: `"mmap"` maps the files, `"pread"` reads copies, `"auto"` chooses. Only copies are safe
@@ -35,11 +46,20 @@ class ReaderConfig(FrozenConfig):
     shuffle: bool = True
     prefetch_size: PositiveCount = 256
     prefetch_bytes: PositiveCount | None = None
-    sampling: Literal["multinomial"] = "multinomial"
+    sampling: Sampling = "multinomial"
     validate_cache: bool = False
     verify: bool = True
     io: Literal["auto", "mmap", "pread"] = "auto"
     zero_copy: bool = False
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> Self:
+        if not self.shuffle and self.sampling != "multinomial":
+            raise ValueError(
+                f"sampling={self.sampling!r} needs shuffle=True, found shuffle=False: "
+                "set shuffle=True, or leave sampling out to read the table in its order"
+            )
+        return self
 
     def _native_options(self) -> dict[str, Any]:
         """Return the options of the compiled module's `open_dataset`."""
@@ -51,7 +71,7 @@ class ReaderOptions(TypedDict, total=False):
 
     prefetch_size: int
     prefetch_bytes: int | None
-    sampling: Literal["multinomial"]
+    sampling: Sampling
     validate_cache: bool
     verify: bool
     io: Literal["auto", "mmap", "pread"]

@@ -61,7 +61,7 @@ pub(super) const fn shift_of(sum: u128) -> u32 {
 
 /// `floor(bits * factor / 2^128)`, exactly (rule S10).
 #[inline]
-pub(super) const fn multiply_high(bits: u128, factor: u64) -> u64 {
+pub(crate) const fn multiply_high(bits: u128, factor: u64) -> u64 {
     let factor = factor as u128;
     let low = (bits as u64 as u128 * factor) >> 64;
     (((bits >> 64) * factor + low) >> 64) as u64

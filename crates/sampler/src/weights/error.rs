@@ -35,7 +35,7 @@ impl WeightError {
         Self { row: 0, weight: f64::NAN, reason: WeightProblem::NoRows };
 
     /// `weight` itself when it is finite and positive.
-    pub(super) fn check(row: u64, weight: f64) -> Result<f64, Self> {
+    pub(crate) fn check(row: u64, weight: f64) -> Result<f64, Self> {
         let reason = if weight > 0.0 && weight < f64::INFINITY {
             return Ok(weight);
         } else if weight.is_nan() {

@@ -14,5 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use equal::multiply_high;
 pub use error::{WeightError, WeightProblem};
+pub(crate) use quantise::parts;
 pub use table::{WeightTable, WeightTableBuilder};

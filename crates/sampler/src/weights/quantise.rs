@@ -15,7 +15,8 @@ const EXPONENT_MASK: u64 = 0x7ff;
 const EXPONENT_MIN: i32 = -1074;
 
 /// A positive finite float as `mantissa * 2^exponent`, exactly.
-fn parts(weight: f64) -> (u64, i32) {
+#[inline]
+pub(crate) fn parts(weight: f64) -> (u64, i32) {
     let bits = weight.to_bits();
     let mantissa = bits & MANTISSA_MASK;
     match (bits >> MANTISSA_BITS) & EXPONENT_MASK {

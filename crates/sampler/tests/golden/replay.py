@@ -9,13 +9,15 @@ import sys
 from bisect import bisect_right
 from fractions import Fraction
 from itertools import accumulate
+from math import isqrt
 
 from blake3 import blake3
 
 CONTEXT = "DatasetRT order of rows v0: "
-MODES = {"sequential": 0, "multinomial": 1}
+MODES = {"sequential": 0, "multinomial": 1, "permutation": 2, "weighted_without_replacement": 3}
 PURPOSES = {"draw": 0, "seed": 1}
 WORD = 0xFFFFFFFF
+CHECKED = {"digest", "key", "seeds", "bits", "rows", "cycle", "pass"}
 
 
 def philox(counter, key):
@@ -41,8 +43,9 @@ def table_digest(mode, runs):
     return blake3(body, derive_key_context=CONTEXT + name).digest()
 
 
-def stream_key(seed, mode, digest, purpose, version):
-    material = struct.pack("<IBBHQQ", version, MODES[mode], PURPOSES[purpose], 0, seed, 0) + digest
+def stream_key(seed, mode, digest, purpose, version, *, cycle=0):
+    fields = (version, MODES[mode], PURPOSES[purpose], 0, seed, cycle)
+    material = struct.pack("<IBBHQQ", *fields) + digest
     derived = blake3(material, derive_key_context=CONTEXT + "stream key").digest()
     words = struct.unpack("<4I", derived[:16])
     return words[:2], words[2:]
@@ -57,9 +60,13 @@ def round_half_even(value):
     return round(value)  # of a Fraction: exact, halves to even
 
 
+def weight_of(run):
+    return Fraction(struct.unpack("<d", struct.pack("<Q", run[3]))[0])
+
+
 def thresholds(runs):
     """The row count, T_n and a look-up of rows, run by run so that 2**53 rows need no memory."""
-    weights = [Fraction(struct.unpack("<d", struct.pack("<Q", run[3]))[0]) for run in runs]
+    weights = [weight_of(run) for run in runs]
     e = 0
     while max(weights) >= Fraction(2) ** e:
         e += 1
@@ -78,6 +85,97 @@ def thresholds(runs):
         return starts[run] - (sums[run] - wanted) // quanta[run] - 1
 
     return row_of
+
+
+def shuffled(key, n):
+    order = list(range(n))
+    for i in range(n - 1, 0, -1):
+        j = bits(key, i) * (i + 1) >> 128
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def network(key, n):
+    """A function from offset to row."""
+    a = isqrt(n)
+    a += a * a < n
+    b = -(-n // a)
+
+    def value_of(v):
+        left, right = divmod(v, b)
+        for t in range(0, 8, 2):
+            left = (left + (bits(key, t * 2**32 + right) * a >> 128)) % a
+            right = (right + (bits(key, (t + 1) * 2**32 + left) * b >> 128)) % b
+        return left * b + right
+
+    def row_of(offset):
+        value = value_of(offset)
+        while value >= n:
+            value = value_of(value)
+        return value
+
+    return row_of
+
+
+def exponential(x):
+    x = max(x, 1)
+    zeros = 128 - x.bit_length()
+    m = x * 2**zeros // 2**64
+    total = (zeros + 1) * 2**64
+    for j in range(1, 65):
+        d = m * m // 2**127
+        m = m * m // 2 ** (63 + d)
+        total -= d * 2 ** (64 - j)
+    return total
+
+
+def rounded_down(value):
+    """The exponent and the integer of a positive fraction's first 64 binary digits."""
+    g = value.numerator.bit_length() - value.denominator.bit_length() - 65
+    while value >= Fraction(2) ** (g + 64):
+        g += 1
+    return g, int(value / Fraction(2) ** g)
+
+
+def by_weight(key, runs):
+    weights = [weight_of(run) for run in runs for _ in range(run[2])]
+    keys = [
+        (*rounded_down(exponential(bits(key, i)) / weight), i) for i, weight in enumerate(weights)
+    ]
+    return [i for _, _, i in sorted(keys)]
+
+
+def cycle_of(mode, key, runs, n):
+    """A function from offset to row."""
+    if mode == "permutation" and n > 2**16:
+        return network(key, n)
+    return (shuffled(key, n) if mode == "permutation" else by_weight(key, runs)).__getitem__
+
+
+def without_replacement(word, rest, runs, version):
+    """The fields of a line about a cycle's key, or about rows across cycles."""
+    mode, seed, number = rest[0], int(rest[1]), int(rest[2])
+    digest, n = table_digest(mode, runs), sum(run[2] for run in runs)
+
+    def key_of(cycle):
+        return stream_key(seed, mode, digest, "draw", version, cycle=cycle)
+
+    if word == "cycle":
+        key = key_of(number)
+        return [*rest[:3], *(f"{w:x}" for w in (*key[0], *key[1]))]
+    rows_of, rows = {}, []
+    for k in range(number, number + len(rest) - 3):
+        cycle, offset = divmod(k, n)
+        if cycle not in rows_of:
+            rows_of[cycle] = cycle_of(mode, key_of(cycle), runs, n)
+        rows.append(str(rows_of[cycle](offset)))
+    return [*rest[:3], *rows]
+
+
+def draw_key(rest, runs, version):
+    """The key of multinomial draws under the seed that a line begins with."""
+    digest = table_digest("multinomial", runs)
+    return stream_key(int(rest[0]), "multinomial", digest, "draw", version)
 
 
 def check(path):
@@ -102,20 +200,21 @@ def check(path):
             key = stream_key(seed, mode, table_digest(mode, runs), "seed", version)
             seeds = (bits(key, k0 + i) & (1 << 64) - 1 for i in range(len(rest) - 3))
             found = [*rest[:3], *(f"{s:x}" for s in seeds)]
-        elif word in ("bits", "rows"):
-            mode, seed, k0 = "multinomial", int(rest[0]), int(rest[1])
-            key = stream_key(seed, mode, table_digest(mode, runs), "draw", version)
-            if word == "bits":
-                found = [*rest[:2], f"{bits(key, k0):x}"]
-            else:
-                row_of = row_of or thresholds(runs)
-                rows = (row_of(bits(key, k0 + i)) for i in range(len(rest) - 2))
-                found = [*rest[:2], *map(str, rows)]
+        elif word == "bits":
+            key = draw_key(rest, runs, version)
+            found = [*rest[:2], f"{bits(key, int(rest[1])):x}"]
+        elif word == "rows":
+            key, k0 = draw_key(rest, runs, version), int(rest[1])
+            row_of = row_of or thresholds(runs)
+            rows = (row_of(bits(key, k0 + i)) for i in range(len(rest) - 2))
+            found = [*rest[:2], *map(str, rows)]
+        elif word in ("cycle", "pass"):
+            found = without_replacement(word, rest, runs, version)
         elif word != "#":
             raise SystemExit(f"{path}:{number}: unknown line {word!r}")
         if found != rest:
             raise SystemExit(f"{path}:{number}: expected {found}, found {rest}")
-        checked += word in ("digest", "key", "seeds", "bits", "rows")
+        checked += word in CHECKED
     print(f"{path}: {checked} lines follow the specification")
 
 
