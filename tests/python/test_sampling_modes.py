@@ -327,3 +327,34 @@ def test_the_memory_of_orders_is_bounded(cache):
     """
     # What is kept, and what one order takes while it is worked out.
     assert int(run_script(script, cache, seconds=SECONDS)) < (64 << 20) + 24_000_000
+
+
+def test_an_order_without_memory_is_an_error_and_may_be_had_later(cache):
+    script = """
+        import re, resource, sys
+        import numpy as np
+        import polars as pl
+        import dataset_rt as drt
+        dataset = drt.open_dataset(
+            sys.argv[1], seed=1, shuffle=True, sampling="weighted_without_replacement"
+        )
+        frame = dataset.get_metadata()
+        rows = np.arange(6_000_000) % len(frame)
+        weight = pl.Series(np.linspace(1, 2, len(rows)))
+        dataset.update_metadata(frame[rows].with_columns(weight=weight))
+        fingerprint = dataset.order_fingerprint
+        with open("/proc/self/status") as status:
+            used = int(re.search(r"VmSize:\\s+(\\d+)", status.read())[1]) * 1024
+        # An order takes 120 MB while it is worked out.
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), most))
+        for ask in (lambda: dataset[0], lambda: next(iter(dataset))):
+            try:
+                ask()
+            except drt.errors.ExhaustedError as error:
+                print("bytes that this process cannot have" in str(error))
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        dataset.set_epoch(0)
+        print(dataset[0] == next(iter(dataset)), dataset.order_fingerprint == fingerprint)
+    """
+    assert run_script(script, cache, seconds=SECONDS).split() == ["True"] * 4
