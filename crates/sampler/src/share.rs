@@ -340,6 +340,24 @@ mod tests {
     }
 
     #[test]
+    fn a_span_reaches_from_the_first_to_the_last_position() {
+        let lane = partition(1, 3, Some(5), false).share(10..97).lane(1, 2, 3);
+        for share in [Share::all(10..97), partition(2, 3, None, false).share(10..97), lane] {
+            let positions = positions(&share);
+            for first in 0..positions.len() {
+                for end in first + 1..positions.len() + 1 {
+                    let expected = positions[first]..positions[end - 1] + 1;
+                    assert_eq!(share.span(first as u64..end as u64), expected);
+                }
+            }
+            let rows = share.rows();
+            assert_eq!(share.span(rows - 1..rows + 9).end, positions[positions.len() - 1] + 1);
+            assert!(share.span(rows..rows + 9).is_empty() && share.span(3..3).is_empty());
+        }
+        assert!(partition(1, 3, None, false).share(0..1).span(0..1).is_empty());
+    }
+
+    #[test]
     fn without_a_global_batch_ranks_take_turns() {
         let share = partition(1, 3, None, false).share(10..18);
         assert_eq!(positions(&share), [11, 14, 17]);
