@@ -105,11 +105,12 @@ def test_a_batch_without_rows_has_every_column(runtime, tmp_path):
     drop_last=st.booleans(),
     epoch_len=st.integers(1, 120),
     epoch=st.integers(0, 5),
+    sampling=st.sampled_from(["multinomial", "permutation", "weighted_without_replacement"]),
 )
 def test_any_division_gives_the_global_order_back(
-    runtime, cache, world, size, drop_last, epoch_len, epoch
+    runtime, cache, world, size, drop_last, epoch_len, epoch, sampling
 ):
-    whole = opened(runtime, cache, shuffle=True)
+    whole = opened(runtime, cache, shuffle=True, sampling=sampling)
     whole.set_epoch_len(epoch_len)
     whole.set_epoch(epoch)
     parts = [

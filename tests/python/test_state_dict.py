@@ -13,6 +13,12 @@ from hypothesis import strategies as st
 import dataset_rt as drt
 
 ROWS = 23
+MODES = [
+    {"shuffle": False},
+    {"shuffle": True, "sampling": "multinomial"},
+    {"shuffle": True, "sampling": "permutation"},
+    {"shuffle": True, "sampling": "weighted_without_replacement"},
+]
 
 
 @pytest.fixture
@@ -41,14 +47,14 @@ def through_json(state):
     return json.loads(text)
 
 
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_every_position_of_two_epochs(runtime, small, shuffle):
-    order = stream(opened(runtime, small, shuffle=shuffle), 4 * ROWS)
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.get("sampling", "sequential"))
+def test_every_position_of_two_epochs(runtime, small, mode):
+    order = stream(opened(runtime, small, **mode), 4 * ROWS)
     for count in range(2 * ROWS + 1):
-        first = opened(runtime, small, shuffle=shuffle)
+        first = opened(runtime, small, **mode)
         assert stream(first, count) == order[:count]
         state = through_json(first.state_dict())
-        second = opened(runtime, small, shuffle=shuffle, prefetch_size=1 + count % 5)
+        second = opened(runtime, small, **mode, prefetch_size=1 + count % 5)
         second.load_state_dict(state)
         assert second.state_dict() == state
         assert second.epoch == (count // ROWS if count else 0)
@@ -63,7 +69,7 @@ Sampled = st.tuples(st.just("samples"), st.just(1))
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    shuffle=st.booleans(),
+    mode=st.sampled_from(MODES),
     epoch_len=st.none() | st.integers(1, 60),
     legs=st.lists(
         st.tuples(
@@ -76,9 +82,9 @@ Sampled = st.tuples(st.just("samples"), st.just(1))
         max_size=4,
     ),
 )
-def test_any_legs_on_any_ranks_make_the_uninterrupted_run(runtime, small, shuffle, epoch_len, legs):
+def test_any_legs_on_any_ranks_make_the_uninterrupted_run(runtime, small, mode, epoch_len, legs):
     """Each leg runs some global steps on its ranks, saves on all of them, and hands over."""
-    whole = opened(runtime, small, shuffle=shuffle, seed=9)
+    whole = opened(runtime, small, **mode, seed=9)
     if epoch_len is not None:
         whole.set_epoch_len(epoch_len)
     state = through_json(whole.state_dict())
@@ -86,7 +92,7 @@ def test_any_legs_on_any_ranks_make_the_uninterrupted_run(runtime, small, shuffl
     for world, size, (kind, batch_size), steps in legs:
         parts = []
         for rank in range(world):
-            part = opened(runtime, small, shuffle=shuffle, seed=9).partition(
+            part = opened(runtime, small, **mode, seed=9).partition(
                 rank, world, global_batch_size=size
             )
             part.load_state_dict(state)
@@ -105,9 +111,9 @@ def test_any_legs_on_any_ranks_make_the_uninterrupted_run(runtime, small, shuffl
         state = states[0]
     uninterrupted = stream(whole, sum(map(len, read)))
     assert [row for step in read for row in step] == uninterrupted
-    last = opened(runtime, small, shuffle=shuffle, seed=9)
+    last = opened(runtime, small, **mode, seed=9)
     last.load_state_dict(state)
-    assert stream(last, 5) == stream_from(runtime, small, shuffle, epoch_len, len(uninterrupted), 5)
+    assert stream(last, 5) == stream_from(runtime, small, mode, epoch_len, len(uninterrupted), 5)
 
 
 def next_rows(parts, iterators, rank, local):
@@ -129,8 +135,8 @@ def merged(parts, size):
     return [part[i] for i in range(longest) for part in parts if i < len(part)]
 
 
-def stream_from(runtime, cache, shuffle, epoch_len, start, count):
-    dataset = opened(runtime, cache, shuffle=shuffle, seed=9)
+def stream_from(runtime, cache, mode, epoch_len, start, count):
+    dataset = opened(runtime, cache, **mode, seed=9)
     if epoch_len is not None:
         dataset.set_epoch_len(epoch_len)
     return stream(dataset, start + count)[start:]
