@@ -6,14 +6,15 @@ Knows nothing of files or of how order is drawn: it checks arguments and asks th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt.arguments import to_count, to_integer, to_json, to_names
+from dataset_rt import pickled
+from dataset_rt.arguments import AnyPath, to_count, to_integer, to_json, to_names, to_path
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
 from dataset_rt.samples import CachedSample
@@ -363,6 +364,96 @@ class CachedDataset:
         """
         self._native.load_state(to_json(state, "state"))
 
+    def save_state(self, path: AnyPath) -> None:
+        """Save what `state_dict` returns, and an edited table with it, in a directory.
+
+        A crash at any moment leaves what was saved before, or all of this. The untouched table is
+        not saved: it is in the caches. With several ranks, let one of them save.
+
+        Args:
+            path: The directory, made when it is missing: `state.json` and one Arrow IPC stream.
+
+        Raises:
+            InvalidInputError: As `state_dict`.
+            UnavailableError: Another process is saving there.
+            ExhaustedError: The disk is full.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> first = next(iter(dataset))
+            >>> dataset.save_state(tmp_path / "checkpoint")
+            >>> again = open_dataset(cache)
+            >>> again.load_state(tmp_path / "checkpoint")
+            >>> [sample.data for sample in again]
+            [b'b']
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+
+        saved_state.save_state(self, to_path(path, "path"))
+
+    def load_state(self, path: AnyPath) -> None:
+        """Take over table and place that `save_state` saved; the next iterator begins there.
+
+        The table passes the checks of `update_metadata`, with the columns that were edited then.
+
+        Args:
+            path: The directory.
+
+        Raises:
+            NotFoundError: Nothing was saved there, or its table is missing.
+            CorruptError: A file is not what was saved.
+            InvalidInputError: The state of another seed, sampling mode or version, or a table of
+                other caches. Nothing was changed, whatever the error.
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+
+        saved_state.load_state(self, to_path(path, "path"))
+
+    def dump_config(self, path: AnyPath) -> None:
+        """Save everything but the position in a directory, for `from_config`.
+
+        Args:
+            path: The directory, made when it is missing: `config.json` with the paths and content
+                digests of the caches, the settings, the epoch length and the share of ranks, and
+                an edited table as an Arrow IPC stream. A crash leaves what was there before.
+
+        Raises:
+            UnavailableError: Another process is saving there.
+            ExhaustedError: The disk is full.
+
+        Example:
+            >>> open_dataset(cache, seed=7).dump_config(tmp_path / "config")
+            >>> dataset = CachedDataset.from_config(tmp_path / "config")
+            >>> dataset.reader_config.seed
+            7
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+
+        saved_state.dump_config(self, to_path(path, "path"))
+
+    @classmethod
+    def from_config(cls, path: AnyPath, *, runtime: DatasetRuntime | None = None) -> Self:
+        """Return a dataset equal to the one that `dump_config` saved, at the stream's beginning.
+
+        A cache is taken from its absolute path when the contents saved are there, else from the
+        place that has the same path relative to the directory: a moved tree works.
+
+        Args:
+            path: The directory.
+            runtime: Whose threads it uses; by default those of a runtime of its own.
+
+        Raises:
+            NotFoundError: No configuration there, or a cache with these contents in neither place;
+                the message names the digest and both.
+            CorruptError: A file is not what was saved.
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+        from dataset_rt.runtime import DatasetRuntime  # noqa: PLC0415 - it imports this module
+
+        threads = DatasetRuntime() if runtime is None else runtime
+        native, config = saved_state.from_config(to_path(path, "path"), threads)
+        return cls._wrap(native, config, threads)
+
     @property
     def order_fingerprint(self) -> str:
         """BLAKE3, as hex, of everything the order depends on, the position excluded."""
@@ -404,12 +495,26 @@ class CachedDataset:
         """The runtime it was made with."""
         return self._runtime
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling and copying."""
-        raise TypeError(
-            "a CachedDataset cannot be pickled or copied yet: send cache_paths and reader_config, "
-            "and open it again there"
-        )
+    def __reduce__(self) -> tuple[Callable[..., CachedDataset], tuple[Any, ...]]:
+        """Pickle paths, content digests, settings and position: small whatever the row count.
+
+        Unpickling opens the same caches. An edited table and its order go once to memory that the
+        processes share; it lives as long as this dataset keeps its table, and a process that is
+        started by `multiprocessing` keeps it for itself. Such a process also reads the epoch that
+        `set_epoch` sets here later, until it moves its own position.
+
+        Raises:
+            ExhaustedError: There is no memory for the table.
+        """
+        return pickled.reduced(self)
+
+    def __copy__(self) -> Self:
+        """Return an independent dataset with this one's table and position, over its runtime."""
+        return self._wrap(self._native.copy(), self._reader_config, self._runtime)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """Return `copy.copy(self)`: files, table and threads never change."""
+        return self.__copy__()
 
     def __repr__(self) -> str:
         """Length, epoch, caches and the settings that touch the order."""

@@ -1,10 +1,12 @@
 //! `NativeDataset`: the dataset of the core as `CachedDataset` wraps it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use dataset_rt_runtime::{Dataset, POSITION_LIMIT, Progress, Stream, Window, WorkerPool};
+use dataset_rt_runtime::{Dataset, Handover, POSITION_LIMIT, Progress, Stream, Window, WorkerPool};
+use dataset_rt_sampler::Cursor;
 use dataset_rt_storage::Error;
-use dataset_rt_storage::store::guarded_once;
+use dataset_rt_storage::store::{LocalStore, guarded_once};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -18,6 +20,16 @@ use crate::tables::{NativeTable, import_batches, validate};
 
 /// Samples of a long list that are loaded at once: bounds what is in flight, lets signals in.
 const PIECE_SAMPLES: usize = 1024;
+
+/// Start of the window, epoch, length, whether that was set, and samples read before.
+pub type CursorFields = (u64, u64, u64, bool, u64);
+
+/// Rank, world size, samples of a global batch if given, and whether a short one is left out.
+pub type RankFields = (u64, u64, Option<u64>, bool);
+
+/// Directories, contents, cursor, memory (descriptor, process, name), page (descriptor, table).
+type HandoverFields =
+    (Vec<PathBuf>, Vec<String>, CursorFields, Option<(i32, u32, String)>, Option<(i32, u64)>);
 
 /// A dataset of one or more caches.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -99,8 +111,9 @@ impl NativeDataset {
 
     /// First position of the window that the next iterator would claim, the one that it would
     /// begin at, the one behind the last, and the epoch.
-    fn next_window(&self) -> (u64, u64, u64, u64) {
-        places_of(&self.dataset.next_window())
+    fn next_window(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+        let window = guarded(py, || self.dataset.next_window().map_err(|e| to_py(py, &e)))?;
+        Ok(places_of(&window))
     }
 
     fn claim_window(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
@@ -139,6 +152,7 @@ impl NativeDataset {
             self.check_open(py)?;
             check_stretch(begin, end, lane, lanes).map_err(|e| to_py(py, &e))?;
             let stream = self.dataset.lane(begin..end, lane, lanes, unit);
+            let stream = stream.map_err(|e| to_py(py, &e))?;
             Ok(self.samples_of(py, stream, None))
         })
     }
@@ -160,13 +174,58 @@ impl NativeDataset {
 
     /// Rank, world size, samples of a global batch if given, and whether a short one is left out.
     #[getter]
-    fn rank(&self) -> (u64, u64, Option<u64>, bool) {
+    fn rank(&self) -> RankFields {
         let rank = self.dataset.rank();
         (rank.rank(), rank.world_size(), rank.global_batch(), rank.drop_last())
     }
 
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         guarded(py, || attended(py, |attend| self.dataset.save_state(attend)))
+    }
+
+    fn save_state_with_table(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
+        guarded(py, || {
+            attended(py, |attend| {
+                self.dataset.save_state_with_table(&LocalStore, &directory, attend)
+            })
+        })
+    }
+
+    fn save_document_with_table(
+        &self,
+        py: Python<'_>,
+        directory: PathBuf,
+        stem: &str,
+        document: &str,
+    ) -> PyResult<()> {
+        guarded(py, || {
+            attended(py, |attend| {
+                let store = &LocalStore;
+                self.dataset.save_document_with_table(store, &directory, stem, document, attend)
+            })
+        })
+    }
+
+    #[pyo3(signature = (document, table, edited))]
+    fn load_state_with_table(
+        &self,
+        py: Python<'_>,
+        document: &str,
+        table: Option<&Bound<'_, PyAny>>,
+        edited: Vec<String>,
+    ) -> PyResult<()> {
+        guarded(py, || {
+            let imported = guarded_once(|_| Ok(table.map(import_batches).transpose()));
+            let imported = imported.map_err(|e| to_py(py, &e))??;
+            attended(py, |attend| {
+                let Some((schema, batches)) = &imported else {
+                    return self.dataset.load_state_with_table(document, None, attend);
+                };
+                guarded_once(|_| validate(batches, attend))?;
+                let table = Some((schema, batches.as_slice(), edited.as_slice()));
+                self.dataset.load_state_with_table(document, table, attend)
+            })
+        })
     }
 
     fn load_state(&self, py: Python<'_>, text: &str) -> PyResult<()> {
@@ -190,17 +249,50 @@ impl NativeDataset {
     fn face(&self, py: Python<'_>) -> PyResult<NativeFace> {
         guarded(py, || {
             self.check_open(py)?;
-            Ok(NativeFace::new(self.dataset.face(), None))
+            let face = self.dataset.face().map_err(|e| to_py(py, &e))?;
+            Ok(NativeFace::new(face, None))
         })
     }
 
-    fn __len__(&self) -> usize {
-        usize::try_from(self.dataset.epoch_len()).unwrap_or(usize::MAX)
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let len = guarded(py, || self.dataset.epoch_len().map_err(|e| to_py(py, &e)))?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     #[getter]
-    fn epoch(&self) -> u64 {
-        self.dataset.epoch()
+    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        guarded(py, || self.dataset.epoch().map_err(|e| to_py(py, &e)))
+    }
+
+    /// An independent dataset over the same files and table.
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        guarded(py, || {
+            let copied = detached(py, || self.dataset.copied())?;
+            Self::new(py, copied, Arc::clone(&self.pool), self.maker.zero_copy)
+        })
+    }
+
+    /// Absolute directories of the caches and their content digests.
+    #[getter]
+    fn sources(&self) -> (Vec<PathBuf>, Vec<String>) {
+        self.dataset.sources()
+    }
+
+    /// Rows of the table, and samples per epoch of all ranks.
+    #[getter]
+    fn lengths(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        guarded(py, || self.dataset.lengths().map_err(|e| to_py(py, &e)))
+    }
+
+    /// What a pickle carries: see [`Handover`].
+    fn hand_over(&self, py: Python<'_>, is_started: bool) -> PyResult<HandoverFields> {
+        guarded(py, || {
+            let handover = attended(py, |attend| self.dataset.hand_over(is_started, attend))?;
+            let Handover { directories, contents, cursor, memory, page } = handover;
+            let Cursor { position, epoch, len, len_was_set, read } = cursor;
+            let cursor = (position, epoch, len, len_was_set, read);
+            Ok((directories, contents, cursor, memory, page))
+        })
     }
 
     #[getter]
