@@ -17,8 +17,10 @@ from dataset_rt import pickled
 from dataset_rt.arguments import AnyPath, to_count, to_integer, to_json, to_names, to_path
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
+from dataset_rt.launcher import world_of
 from dataset_rt.samples import CachedSample
 from dataset_rt.scan import scan_face
+from dataset_rt.torch_faces.methods import TorchFaces
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 _U64_MAX = 2**64 - 1
 
 
-class CachedDataset:
+class CachedDataset(TorchFaces):
     """Caches as one dataset with an active table, read in a reproducible order.
 
     Made by `DatasetRuntime.cached_dataset`, `DatasetRuntime.from_cache_sources` or
@@ -287,12 +289,12 @@ class CachedDataset:
 
     def partition(
         self,
-        rank: int,
-        world_size: int,
+        rank: int | None = None,
+        world_size: int | None = None,
         *,
         global_batch_size: int | None = None,
         drop_last: bool = False,
-    ) -> Self:
+    ) -> CachedDataset:
         """Return one rank's share: a dataset of its own with this table, position and epoch.
 
         Global batch `t` is positions `[t * G, (t + 1) * G)` of an epoch, of which each rank takes
@@ -301,7 +303,9 @@ class CachedDataset:
         every rank equally many batches, of which the last may have fewer rows, or none.
 
         Args:
-            rank: Number of this rank, `0 <= rank < world_size`.
+            rank: Number of this rank, `0 <= rank < world_size`. Without both, the launcher is
+                asked: `torch.distributed` where it is initialised, else the variables `RANK` and
+                `WORLD_SIZE`.
             world_size: Number of ranks.
             global_batch_size: `G`, samples of a step on all ranks together. Then the batches of a
                 rank have `ceil(G / world_size)` rows. By default one sample for each rank, and
@@ -309,8 +313,8 @@ class CachedDataset:
             drop_last: Leave out a short global batch at the end of an epoch, on all ranks.
 
         Raises:
-            InvalidInputError: The rank is not in the world, a batch is empty, or this dataset is a
-                share already.
+            InvalidInputError: The rank is not in the world, no launcher names one, a batch is
+                empty, or this dataset is a share already.
 
         Example:
             >>> dataset = open_dataset(cache)
@@ -318,13 +322,14 @@ class CachedDataset:
             [b'b']
         """
         size = global_batch_size
+        rank, world_size = world_of(rank, world_size)
         native = self._native.partition(
             to_count(rank, "rank", minimum=0),
             to_count(world_size, "world_size", minimum=1),
             None if size is None else to_count(size, "global_batch_size", minimum=1),
             bool(drop_last),
         )
-        return self._wrap(native, self._reader_config, self._runtime)
+        return CachedDataset._wrap(native, self._reader_config, self._runtime)
 
     def state_dict(self) -> dict[str, int | str | bool]:
         """Return where the newest iterator of this process stands, to go on exactly there.
@@ -524,6 +529,17 @@ class CachedDataset:
             f"caches={len(self._native.cache_paths)}, seed={config.seed}, "
             f"shuffle={config.shuffle}, sampling={config.sampling!r}{self._rank_text()})"
         )
+
+    def _derived(
+        self,
+        runtime: DatasetRuntime | None,
+        config: ReaderConfig,
+        rank: tuple[int, int, int | None, bool],
+    ) -> CachedDataset:
+        """A dataset of its own, with this table and place, and perhaps other threads and order."""
+        threads = None if runtime is None else runtime._native
+        native = self._native.derived(threads, config._native_options(), rank)
+        return CachedDataset._wrap(native, config, runtime or self._runtime)
 
     def _rank_text(self) -> str:
         rank, world_size, global_batch, drop_last = self._native.rank

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dataset_rt_runtime::{Dataset, Handover, POSITION_LIMIT, Progress, Stream, Window, WorkerPool};
+use dataset_rt_runtime::{
+    Dataset, Handover, POSITION_LIMIT, Partition, Progress, Stream, Window, WorkerPool,
+};
 use dataset_rt_sampler::Cursor;
 use dataset_rt_storage::Error;
 use dataset_rt_storage::store::{LocalStore, guarded_once};
@@ -11,9 +13,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::batches::NativeBatchIterator;
+use crate::batching::NativeBatching;
 use crate::faces::NativeFace;
 use crate::failure::{attended, detached, guarded, to_py};
 use crate::iterator::{NativeSampleIterator, block_samples};
+use crate::runtime::{NativeRuntime, ReadArguments};
 use crate::samples::{SampleMaker, column_keys};
 use crate::single::{self, TableKeys};
 use crate::tables::{NativeTable, import_batches, validate};
@@ -116,26 +120,28 @@ impl NativeDataset {
         Ok(places_of(&window))
     }
 
-    fn claim_window(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+    /// Claims the next window for others, who read it in batches.
+    fn claim_batching(&self, py: Python<'_>, batch_size: u64) -> PyResult<NativeBatching> {
         guarded(py, || {
             self.check_open(py)?;
-            let window = self.dataset.claim_window().map_err(|e| to_py(py, &e))?;
-            Ok(places_of(&window))
+            let claimed = self.dataset.claim_batching(batch_size);
+            let (batching, progress) = claimed.map_err(|e| to_py(py, &e))?;
+            Ok(NativeBatching::new(batching, Some(progress)))
         })
     }
 
-    /// Number of batches of a stretch of the stream, samples of a whole one, and of all.
-    fn window_plan(
+    /// This rank's batches of any stretch of the stream.
+    fn batching(
         &self,
         py: Python<'_>,
         begin: u64,
         end: u64,
         batch_size: u64,
-    ) -> PyResult<(u64, u64, u64)> {
+    ) -> PyResult<NativeBatching> {
         guarded(py, || {
-            let plan = self.dataset.batching(begin..end, batch_size);
-            let plan = plan.map_err(|e| to_py(py, &e))?;
-            Ok((plan.batches, plan.rows, plan.share.rows()))
+            check_stretch(begin, end, 0, 1).map_err(|e| to_py(py, &e))?;
+            let batching = self.dataset.batching(begin..end, batch_size);
+            Ok(NativeBatching::new(batching.map_err(|e| to_py(py, &e))?, None))
         })
     }
 
@@ -170,6 +176,40 @@ impl NativeDataset {
             let dataset = part.map_err(|e| to_py(py, &e))?;
             Self::new(py, dataset, Arc::clone(&self.pool), self.maker.zero_copy)
         })
+    }
+
+    /// A dataset of its own with this table, position and epoch, with other threads, order or
+    /// share; what is `None` stays as it is.
+    fn derived(
+        &self,
+        py: Python<'_>,
+        runtime: Option<&NativeRuntime>,
+        options: Option<ReadArguments>,
+        rank: Option<(u64, u64, Option<u64>, bool)>,
+    ) -> PyResult<Self> {
+        guarded(py, || {
+            let pool = Arc::clone(runtime.map_or(&self.pool, NativeRuntime::pool));
+            let (mut mode, mut seed) = (self.dataset.options().mode, self.dataset.options().seed);
+            if let Some(options) = options {
+                let read = options.to_read_options().map_err(|e| to_py(py, &e))?;
+                (mode, seed) = (read.mode, read.seed);
+            }
+            let partition = match rank {
+                None => *self.dataset.rank(),
+                Some((rank, world_size, global_batch, drop_last)) => {
+                    let partition = Partition::new(rank, world_size, global_batch, drop_last);
+                    partition.map_err(|e| to_py(py, &Error::invalid(e.to_string())))?
+                }
+            };
+            let derive = || self.dataset.derived(Arc::clone(&pool), mode, seed, partition);
+            let dataset = detached(py, derive)?;
+            Self::new(py, dataset, pool, self.maker.zero_copy)
+        })
+    }
+
+    /// Whether no table was replaced since one of the two was derived from the other.
+    fn has_table_of(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        guarded(py, || self.dataset.has_table_of(&other.dataset).map_err(|e| to_py(py, &e)))
     }
 
     /// Rank, world size, samples of a global batch if given, and whether a short one is left out.

@@ -3,12 +3,13 @@
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, single, payload_out, tables    blocks, samples -> Python objects
-//! classes         runtime (write), dataset, iterator, batches (shared), faces, cache
+//! classes         runtime (write), dataset, iterator, batches (shared), batching, faces, cache
 //! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
 //! `unsafe` only in `payload_in`, `payload_out`, `samples`, `faces` and `ending`.
 
 mod batches;
+mod batching;
 mod cache;
 mod capsules;
 mod cells;
@@ -83,6 +84,12 @@ fn remove_unfinished_write(py: Python<'_>, directory: PathBuf, name: &str) -> Py
     guarded(py, || detached(py, || remove(&LocalStore, &directory, name)))
 }
 
+/// Processors this process may use.
+#[pyfunction]
+fn cpus_usable() -> usize {
+    dataset_rt_runtime::resources::cpus_usable()
+}
+
 /// Works out what children would each work out anew, then closes the gate before a fork; registered
 /// with `os.register_at_fork`.
 #[pyfunction]
@@ -111,12 +118,6 @@ fn after_fork_in_child() {
 #[pyfunction]
 fn begin_exit(py: Python<'_>) {
     ending::begin_exit(py);
-}
-
-/// Processors this process may use: affinity and limits of containers.
-#[pyfunction]
-fn cpus_usable() -> usize {
-    dataset_rt_runtime::resources::cpus_usable()
 }
 
 /// Document, and bytes of the table and its edited columns if there is one.
@@ -155,17 +156,18 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify_cache, module)?)?;
     module.add_function(wrap_pyfunction!(unfinished_writes, module)?)?;
     module.add_function(wrap_pyfunction!(remove_unfinished_write, module)?)?;
+    module.add_function(wrap_pyfunction!(cpus_usable, module)?)?;
     module.add_function(wrap_pyfunction!(before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(begin_exit, module)?)?;
-    module.add_function(wrap_pyfunction!(cpus_usable, module)?)?;
     module.add_function(wrap_pyfunction!(load_files, module)?)?;
     module.add_function(wrap_pyfunction!(panic_for_test, module)?)?;
     module.add_class::<runtime::NativeRuntime>()?;
     module.add_class::<dataset::NativeDataset>()?;
     module.add_class::<iterator::NativeSampleIterator>()?;
     module.add_class::<batches::NativeBatchIterator>()?;
+    module.add_class::<batching::NativeBatching>()?;
     module.add_class::<cache::NativeCache>()?;
     module.add_class::<faces::NativeFace>()?;
     Ok(())

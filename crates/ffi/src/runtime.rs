@@ -23,7 +23,7 @@ pub struct NativeRuntime {
 /// Options of one dataset, as Python hands them over.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct ReadArguments {
+pub struct ReadArguments {
     seed: u64,
     shuffle: bool,
     prefetch_size: u64,
@@ -163,6 +163,11 @@ fn received(
 const WORKERS_MAX: usize = 1024;
 
 impl NativeRuntime {
+    /// Its threads.
+    pub const fn pool(&self) -> &Arc<WorkerPool> {
+        &self.pool
+    }
+
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if self.pool.is_closed() {
             let error = Error::invalid("the runtime is closed; make a new DatasetRuntime");
@@ -173,7 +178,11 @@ impl NativeRuntime {
 }
 
 impl ReadArguments {
-    fn to_read_options(&self) -> Result<ReadOptions> {
+    /// What the core calls them.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an unknown name.
+    pub fn to_read_options(&self) -> Result<ReadOptions> {
         let mode = match (self.shuffle, self.sampling.as_str()) {
             (true, "multinomial") => Mode::Multinomial,
             (true, "permutation") => Mode::Permutation,

@@ -52,8 +52,8 @@ pub struct Dataset {
     pub(crate) caches: Arc<[Arc<Cache>]>,
     /// Where the caches are, whatever the working directory becomes.
     pub(crate) directories: Arc<[PathBuf]>,
-    options: ReadOptions,
-    pool: Arc<WorkerPool>,
+    pub(crate) options: ReadOptions,
+    pub(crate) pool: Arc<WorkerPool>,
     /// How far streams run ahead; asking the system for its limits takes dozens of reads.
     read_ahead: ReadAhead,
     pub(crate) fetchers: Arc<FetcherShelf>,
@@ -234,15 +234,19 @@ impl Dataset {
         Ok((self.stream(snapshot, share), progress))
     }
 
-    /// Claims the next window of the stream without reading it.
+    /// Claims the next window of the stream for others, who read it in batches of `batch_rows`
+    /// samples and say how many were taken. On error nothing is claimed.
     ///
     /// # Errors
-    /// `InvalidInput` at the end of the stream.
-    pub fn claim_window(&self) -> Result<Window> {
+    /// `InvalidInput` for a batch size that does not fit the global batches, or at the end of the
+    /// stream.
+    pub fn claim_batching(&self, batch_rows: u64) -> Result<(Batching, Arc<Progress>)> {
         self.moving(|state| {
+            let batching = self.batching(state.cursor.peek().positions(), batch_rows)?;
             let window = state.cursor.claim().map_err(cursor_error)?;
-            state.newest = None;
-            Ok(window)
+            let progress = Arc::new(Progress::of_batches(window, batching));
+            state.newest = Some(Arc::clone(&progress));
+            Ok((batching, progress))
         })
     }
 

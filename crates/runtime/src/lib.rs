@@ -15,6 +15,7 @@ mod batches;
 mod block;
 mod cycles;
 mod dataset;
+mod derived;
 mod face;
 pub mod fork_gate;
 mod handover;
@@ -66,4 +67,4 @@ pub use state::share_cursors;
 pub use stream::{ReadAhead, Stream};
 pub use write_pipeline::WritePipeline;
 
-pub use dataset_rt_sampler::{POSITION_LIMIT, Window};
+pub use dataset_rt_sampler::{Batching, POSITION_LIMIT, Partition, Window};

@@ -17,7 +17,7 @@ use crate::turn::Turn;
 
 /// An active table together with its order.
 pub struct Snapshot {
-    table: ActiveTable,
+    table: Arc<ActiveTable>,
     mode: Mode,
     seed: u64,
     plan: OnceLock<Plan>,
@@ -29,9 +29,14 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Keeps `table`; nothing O(rows) happens before the first position is asked for.
-    pub fn new(table: ActiveTable, mode: Mode, seed: u64, fetchers: Arc<FetcherShelf>) -> Self {
+    pub fn new(
+        table: impl Into<Arc<ActiveTable>>,
+        mode: Mode,
+        seed: u64,
+        fetchers: Arc<FetcherShelf>,
+    ) -> Self {
         Self {
-            table,
+            table: table.into(),
             mode,
             seed,
             plan: OnceLock::new(),
@@ -39,6 +44,12 @@ impl Snapshot {
             fetchers,
             handed: OnceLock::new(),
         }
+    }
+
+    /// The same table in another order.
+    #[must_use]
+    pub fn reordered(&self, mode: Mode, seed: u64) -> Self {
+        Self::new(Arc::clone(&self.table), mode, seed, Arc::clone(&self.fetchers))
     }
 
     /// The same, for a table that lies in `handed`, with its order if that is there, too.
@@ -66,6 +77,12 @@ impl Snapshot {
     /// The table.
     pub fn table(&self) -> &ActiveTable {
         &self.table
+    }
+
+    /// Whether both keep the very same table.
+    #[must_use]
+    pub fn has_table_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
     }
 
     /// The order of the table, worked out here if [`Snapshot::prepare`] did not do so before.
