@@ -23,7 +23,7 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 # The store that fails on purpose, for fault tests.
 FEATURES := dataset_rt_storage/faults
 
-.PHONY: help demo test torch build lint-rust test-rust conformance lint-python types test-python \
+.PHONY: help demo test torch order-matrix build lint-rust test-rust conformance lint-python types test-python \
 	fuzz bench bench-quick bench-scale bench-workers bench-micro format lock clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
@@ -35,6 +35,7 @@ help:
 	@echo "make build   environment and compiled module only"
 	@echo "make format  format Rust and Python"
 	@echo "make conformance  two more Rust decoders read the golden caches"
+	@echo "make order-matrix  every way through PyTorch delivers one order, about 10 minutes"
 	@echo "make fuzz    every fuzz target for FUZZ_SECONDS (60) each, two at a time"
 	@echo "make bench   measure ourselves, the machine and the peers, about 25 minutes"
 	@echo "make bench-quick  the same with a few samples, to see that it runs"
@@ -102,6 +103,10 @@ test-python: build
 	|| echo "PyTorch is not importable: its tests are not run (make torch installs it, 5 GB)"
 	$(BIN)/python -m pytest
 
+# Faces x workers x start methods x ranks, and every place to resume at; the suite tries a part.
+order-matrix: build torch
+	$(BIN)/python tests/python/order_matrix.py $(METHODS)
+
 # Unattended: what fails is reported and the rest goes on. Peers come with the first run.
 bench: build
 	$(BIN)/python -m benchmarks
@@ -136,8 +141,8 @@ lock:
 	$(VENV)-lock/bin/python -m pip install --quiet --requirement requirements/dev.in
 	{ echo "# Made by 'make lock' from dev.in; do not edit."; \
 	$(VENV)-lock/bin/python -m pip freeze; } > requirements/dev.txt
-	$(VENV)-lock/bin/python -m pip install --quiet torch
-	{ echo "# Made by 'make lock': PyTorch and what it needs beyond dev.txt; do not edit."; \
+	$(VENV)-lock/bin/python -m pip install --quiet --requirement requirements/torch.in
+	{ echo "# Made by 'make lock' from torch.in: what it needs beyond dev.txt; do not edit."; \
 	$(VENV)-lock/bin/python -m pip freeze | grep -vxFf requirements/dev.txt; } \
 	> requirements/torch.txt
 	rm -rf $(VENV)-lock

@@ -6,18 +6,21 @@ Knows nothing of files or of how order is drawn: it checks arguments and asks th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt.arguments import to_count, to_integer, to_json, to_names
+from dataset_rt import pickled
+from dataset_rt.arguments import AnyPath, to_count, to_integer, to_json, to_names, to_path
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
+from dataset_rt.launcher import world_of
 from dataset_rt.samples import CachedSample
 from dataset_rt.scan import scan_face
+from dataset_rt.torch_faces.methods import TorchFaces
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 _U64_MAX = 2**64 - 1
 
 
-class CachedDataset:
+class CachedDataset(TorchFaces):
     """Caches as one dataset with an active table, read in a reproducible order.
 
     Made by `DatasetRuntime.cached_dataset`, `DatasetRuntime.from_cache_sources` or
@@ -286,12 +289,12 @@ class CachedDataset:
 
     def partition(
         self,
-        rank: int,
-        world_size: int,
+        rank: int | None = None,
+        world_size: int | None = None,
         *,
         global_batch_size: int | None = None,
         drop_last: bool = False,
-    ) -> Self:
+    ) -> CachedDataset:
         """Return one rank's share: a dataset of its own with this table, position and epoch.
 
         Global batch `t` is positions `[t * G, (t + 1) * G)` of an epoch, of which each rank takes
@@ -300,7 +303,9 @@ class CachedDataset:
         every rank equally many batches, of which the last may have fewer rows, or none.
 
         Args:
-            rank: Number of this rank, `0 <= rank < world_size`.
+            rank: Number of this rank, `0 <= rank < world_size`. Without both, the launcher is
+                asked: `torch.distributed` where it is initialised, else the variables `RANK` and
+                `WORLD_SIZE`.
             world_size: Number of ranks.
             global_batch_size: `G`, samples of a step on all ranks together. Then the batches of a
                 rank have `ceil(G / world_size)` rows. By default one sample for each rank, and
@@ -308,8 +313,8 @@ class CachedDataset:
             drop_last: Leave out a short global batch at the end of an epoch, on all ranks.
 
         Raises:
-            InvalidInputError: The rank is not in the world, a batch is empty, or this dataset is a
-                share already.
+            InvalidInputError: The rank is not in the world, no launcher names one, a batch is
+                empty, or this dataset is a share already.
 
         Example:
             >>> dataset = open_dataset(cache)
@@ -317,13 +322,14 @@ class CachedDataset:
             [b'b']
         """
         size = global_batch_size
+        rank, world_size = world_of(rank, world_size)
         native = self._native.partition(
             to_count(rank, "rank", minimum=0),
             to_count(world_size, "world_size", minimum=1),
             None if size is None else to_count(size, "global_batch_size", minimum=1),
             bool(drop_last),
         )
-        return self._wrap(native, self._reader_config, self._runtime)
+        return CachedDataset._wrap(native, self._reader_config, self._runtime)
 
     def state_dict(self) -> dict[str, int | str | bool]:
         """Return where the newest iterator of this process stands, to go on exactly there.
@@ -362,6 +368,96 @@ class CachedDataset:
                 version; the message names both values. Nothing was changed.
         """
         self._native.load_state(to_json(state, "state"))
+
+    def save_state(self, path: AnyPath) -> None:
+        """Save what `state_dict` returns, and an edited table with it, in a directory.
+
+        A crash at any moment leaves what was saved before, or all of this. The untouched table is
+        not saved: it is in the caches. With several ranks, let one of them save.
+
+        Args:
+            path: The directory, made when it is missing: `state.json` and one Arrow IPC stream.
+
+        Raises:
+            InvalidInputError: As `state_dict`.
+            UnavailableError: Another process is saving there.
+            ExhaustedError: The disk is full.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> first = next(iter(dataset))
+            >>> dataset.save_state(tmp_path / "checkpoint")
+            >>> again = open_dataset(cache)
+            >>> again.load_state(tmp_path / "checkpoint")
+            >>> [sample.data for sample in again]
+            [b'b']
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+
+        saved_state.save_state(self, to_path(path, "path"))
+
+    def load_state(self, path: AnyPath) -> None:
+        """Take over table and place that `save_state` saved; the next iterator begins there.
+
+        The table passes the checks of `update_metadata`, with the columns that were edited then.
+
+        Args:
+            path: The directory.
+
+        Raises:
+            NotFoundError: Nothing was saved there, or its table is missing.
+            CorruptError: A file is not what was saved.
+            InvalidInputError: The state of another seed, sampling mode or version, or a table of
+                other caches. Nothing was changed, whatever the error.
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+
+        saved_state.load_state(self, to_path(path, "path"))
+
+    def dump_config(self, path: AnyPath) -> None:
+        """Save everything but the position in a directory, for `from_config`.
+
+        Args:
+            path: The directory, made when it is missing: `config.json` with the paths and content
+                digests of the caches, the settings, the epoch length and the share of ranks, and
+                an edited table as an Arrow IPC stream. A crash leaves what was there before.
+
+        Raises:
+            UnavailableError: Another process is saving there.
+            ExhaustedError: The disk is full.
+
+        Example:
+            >>> open_dataset(cache, seed=7).dump_config(tmp_path / "config")
+            >>> dataset = CachedDataset.from_config(tmp_path / "config")
+            >>> dataset.reader_config.seed
+            7
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+
+        saved_state.dump_config(self, to_path(path, "path"))
+
+    @classmethod
+    def from_config(cls, path: AnyPath, *, runtime: DatasetRuntime | None = None) -> Self:
+        """Return a dataset equal to the one that `dump_config` saved, at the stream's beginning.
+
+        A cache is taken from its absolute path when the contents saved are there, else from the
+        place that has the same path relative to the directory: a moved tree works.
+
+        Args:
+            path: The directory.
+            runtime: Whose threads it uses; by default those of a runtime of its own.
+
+        Raises:
+            NotFoundError: No configuration there, or a cache with these contents in neither place;
+                the message names the digest and both.
+            CorruptError: A file is not what was saved.
+        """
+        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
+        from dataset_rt.runtime import DatasetRuntime  # noqa: PLC0415 - it imports this module
+
+        threads = DatasetRuntime() if runtime is None else runtime
+        native, config = saved_state.from_config(to_path(path, "path"), threads)
+        return cls._wrap(native, config, threads)
 
     @property
     def order_fingerprint(self) -> str:
@@ -404,12 +500,26 @@ class CachedDataset:
         """The runtime it was made with."""
         return self._runtime
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling and copying."""
-        raise TypeError(
-            "a CachedDataset cannot be pickled or copied yet: send cache_paths and reader_config, "
-            "and open it again there"
-        )
+    def __reduce__(self) -> tuple[Callable[..., CachedDataset], tuple[Any, ...]]:
+        """Pickle paths, content digests, settings and position: small whatever the row count.
+
+        Unpickling opens the same caches. An edited table and its order go once to memory that the
+        processes share; it lives as long as this dataset keeps its table, and a process that is
+        started by `multiprocessing` keeps it for itself. Such a process also reads the epoch that
+        `set_epoch` sets here later, until it moves its own position.
+
+        Raises:
+            ExhaustedError: There is no memory for the table.
+        """
+        return pickled.reduced(self)
+
+    def __copy__(self) -> Self:
+        """Return an independent dataset with this one's table and position, over its runtime."""
+        return self._wrap(self._native.copy(), self._reader_config, self._runtime)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """Return `copy.copy(self)`: files, table and threads never change."""
+        return self.__copy__()
 
     def __repr__(self) -> str:
         """Length, epoch, caches and the settings that touch the order."""
@@ -419,6 +529,17 @@ class CachedDataset:
             f"caches={len(self._native.cache_paths)}, seed={config.seed}, "
             f"shuffle={config.shuffle}, sampling={config.sampling!r}{self._rank_text()})"
         )
+
+    def _derived(
+        self,
+        runtime: DatasetRuntime | None,
+        config: ReaderConfig,
+        rank: tuple[int, int, int | None, bool],
+    ) -> CachedDataset:
+        """A dataset of its own, with this table and place, and perhaps other threads and order."""
+        threads = None if runtime is None else runtime._native
+        native = self._native.derived(threads, config._native_options(), rank)
+        return CachedDataset._wrap(native, config, runtime or self._runtime)
 
     def _rank_text(self) -> str:
         rank, world_size, global_batch, drop_last = self._native.rank

@@ -1,6 +1,7 @@
 """Python blocks of documents run; files and tests that documents name exist."""
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,26 @@ def test_every_block_runs(document, runtime, tmp_path, monkeypatch):
         exec(compile(block, f"{document.name}, block {number}", "exec"), scope)
     if document.name == "README.md":
         assert len(trained) == 60
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_the_training_guide_runs(tmp_path, monkeypatch):
+    for module in ("torch", "grain"):
+        pytest.importorskip(module, reason="see make torch")
+    monkeypatch.chdir(tmp_path)
+    # What torchrun tells the only process of a job.
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    launcher = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    scope = {}
+    blocks = BLOCK.findall((ROOT / "docs/training.md").read_text())
+    assert len(blocks) > 10
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"training.md, block {number}", "exec"), scope)
 
 
 def test_every_markdown_file_names_existing_files():

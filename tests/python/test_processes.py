@@ -133,12 +133,28 @@ def test_the_parent_reads_on_after_forking(runtime, cache):
     assert begun + identities(iterator) == expected_order(runtime, cache)
 
 
-def test_datasets_and_iterators_refuse_pickling_with_advice(cache):
-    dataset = drt.open_dataset(cache)
-    for unsendable in (dataset, iter(dataset)):
-        for send in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="cache_paths"):
-                send(unsendable)
+def forget_inherited(send, kept):
+    """Drop the parent's runtime, after the memory of its threads was given back."""
+    other = threading.Thread(target=len, args=("",))
+    other.start()
+    other.join()
+    kept.clear()
+    gc.collect()
+    send.send("alive")
+
+
+def test_a_forked_child_may_forget_a_runtime_with_many_threads(cache):
+    kept = [drt.DatasetRuntime(num_workers=64)]
+    opened(kept[0], cache)
+    context = multiprocessing.get_context("fork")
+    assert answers_of_child(context, forget_inherited, kept) == "alive"
+
+
+def test_iterators_refuse_pickling_with_advice(cache):
+    samples = iter(drt.open_dataset(cache))
+    for send in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="dataset itself"):
+            send(samples)
 
 
 def test_a_killed_writer_leaves_nothing_in_the_way_of_the_next(runtime, tmp_path):

@@ -46,8 +46,8 @@ impl NativeBatchIterator {
     /// Refuses pickling and copying.
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
-            "an iterator over batches cannot be pickled or copied: send cache_paths and \
-             reader_config, open the dataset there, and call iter_batches() on it",
+            "an iterator over batches cannot be pickled or copied: send the dataset \
+             itself, and call iter_batches() on it there",
         ))
     }
 

@@ -1,23 +1,39 @@
 //! `NativeDataset`: the dataset of the core as `CachedDataset` wraps it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use dataset_rt_runtime::{Dataset, POSITION_LIMIT, Progress, Stream, Window, WorkerPool};
+use dataset_rt_runtime::{
+    Dataset, Handover, POSITION_LIMIT, Partition, Progress, Stream, Window, WorkerPool,
+};
+use dataset_rt_sampler::Cursor;
 use dataset_rt_storage::Error;
-use dataset_rt_storage::store::guarded_once;
+use dataset_rt_storage::store::{LocalStore, guarded_once};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::batches::NativeBatchIterator;
+use crate::batching::NativeBatching;
 use crate::faces::NativeFace;
 use crate::failure::{attended, detached, guarded, to_py};
 use crate::iterator::{NativeSampleIterator, block_samples};
+use crate::runtime::{NativeRuntime, ReadArguments};
 use crate::samples::{SampleMaker, column_keys};
 use crate::single::{self, TableKeys};
 use crate::tables::{NativeTable, import_batches, validate};
 
 /// Samples of a long list that are loaded at once: bounds what is in flight, lets signals in.
 const PIECE_SAMPLES: usize = 1024;
+
+/// Start of the window, epoch, length, whether that was set, and samples read before.
+pub type CursorFields = (u64, u64, u64, bool, u64);
+
+/// Rank, world size, samples of a global batch if given, and whether a short one is left out.
+pub type RankFields = (u64, u64, Option<u64>, bool);
+
+/// Directories, contents, cursor, memory (descriptor, process, name), page (descriptor, table).
+type HandoverFields =
+    (Vec<PathBuf>, Vec<String>, CursorFields, Option<(i32, u32, String)>, Option<(i32, u64)>);
 
 /// A dataset of one or more caches.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -99,30 +115,33 @@ impl NativeDataset {
 
     /// First position of the window that the next iterator would claim, the one that it would
     /// begin at, the one behind the last, and the epoch.
-    fn next_window(&self) -> (u64, u64, u64, u64) {
-        places_of(&self.dataset.next_window())
+    fn next_window(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+        let window = guarded(py, || self.dataset.next_window().map_err(|e| to_py(py, &e)))?;
+        Ok(places_of(&window))
     }
 
-    fn claim_window(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+    /// Claims the next window for others, who read it in batches.
+    fn claim_batching(&self, py: Python<'_>, batch_size: u64) -> PyResult<NativeBatching> {
         guarded(py, || {
             self.check_open(py)?;
-            let window = self.dataset.claim_window().map_err(|e| to_py(py, &e))?;
-            Ok(places_of(&window))
+            let claimed = self.dataset.claim_batching(batch_size);
+            let (batching, progress) = claimed.map_err(|e| to_py(py, &e))?;
+            Ok(NativeBatching::new(batching, Some(progress)))
         })
     }
 
-    /// Number of batches of a stretch of the stream, samples of a whole one, and of all.
-    fn window_plan(
+    /// This rank's batches of any stretch of the stream.
+    fn batching(
         &self,
         py: Python<'_>,
         begin: u64,
         end: u64,
         batch_size: u64,
-    ) -> PyResult<(u64, u64, u64)> {
+    ) -> PyResult<NativeBatching> {
         guarded(py, || {
-            let plan = self.dataset.batching(begin..end, batch_size);
-            let plan = plan.map_err(|e| to_py(py, &e))?;
-            Ok((plan.batches, plan.rows, plan.share.rows()))
+            check_stretch(begin, end, 0, 1).map_err(|e| to_py(py, &e))?;
+            let batching = self.dataset.batching(begin..end, batch_size);
+            Ok(NativeBatching::new(batching.map_err(|e| to_py(py, &e))?, None))
         })
     }
 
@@ -139,6 +158,7 @@ impl NativeDataset {
             self.check_open(py)?;
             check_stretch(begin, end, lane, lanes).map_err(|e| to_py(py, &e))?;
             let stream = self.dataset.lane(begin..end, lane, lanes, unit);
+            let stream = stream.map_err(|e| to_py(py, &e))?;
             Ok(self.samples_of(py, stream, None))
         })
     }
@@ -158,15 +178,94 @@ impl NativeDataset {
         })
     }
 
+    /// A dataset of its own with this table, position and epoch, with other threads, order or
+    /// share; what is `None` stays as it is.
+    fn derived(
+        &self,
+        py: Python<'_>,
+        runtime: Option<&NativeRuntime>,
+        options: Option<ReadArguments>,
+        rank: Option<(u64, u64, Option<u64>, bool)>,
+    ) -> PyResult<Self> {
+        guarded(py, || {
+            let pool = Arc::clone(runtime.map_or(&self.pool, NativeRuntime::pool));
+            let (mut mode, mut seed) = (self.dataset.options().mode, self.dataset.options().seed);
+            if let Some(options) = options {
+                let read = options.to_read_options().map_err(|e| to_py(py, &e))?;
+                (mode, seed) = (read.mode, read.seed);
+            }
+            let partition = match rank {
+                None => *self.dataset.rank(),
+                Some((rank, world_size, global_batch, drop_last)) => {
+                    let partition = Partition::new(rank, world_size, global_batch, drop_last);
+                    partition.map_err(|e| to_py(py, &Error::invalid(e.to_string())))?
+                }
+            };
+            let derive = || self.dataset.derived(Arc::clone(&pool), mode, seed, partition);
+            let dataset = detached(py, derive)?;
+            Self::new(py, dataset, pool, self.maker.zero_copy)
+        })
+    }
+
+    /// Whether no table was replaced since one of the two was derived from the other.
+    fn has_table_of(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        guarded(py, || self.dataset.has_table_of(&other.dataset).map_err(|e| to_py(py, &e)))
+    }
+
     /// Rank, world size, samples of a global batch if given, and whether a short one is left out.
     #[getter]
-    fn rank(&self) -> (u64, u64, Option<u64>, bool) {
+    fn rank(&self) -> RankFields {
         let rank = self.dataset.rank();
         (rank.rank(), rank.world_size(), rank.global_batch(), rank.drop_last())
     }
 
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         guarded(py, || attended(py, |attend| self.dataset.save_state(attend)))
+    }
+
+    fn save_state_with_table(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
+        guarded(py, || {
+            attended(py, |attend| {
+                self.dataset.save_state_with_table(&LocalStore, &directory, attend)
+            })
+        })
+    }
+
+    fn save_document_with_table(
+        &self,
+        py: Python<'_>,
+        directory: PathBuf,
+        stem: &str,
+        document: &str,
+    ) -> PyResult<()> {
+        guarded(py, || {
+            attended(py, |attend| {
+                let store = &LocalStore;
+                self.dataset.save_document_with_table(store, &directory, stem, document, attend)
+            })
+        })
+    }
+
+    #[pyo3(signature = (document, table, edited))]
+    fn load_state_with_table(
+        &self,
+        py: Python<'_>,
+        document: &str,
+        table: Option<&Bound<'_, PyAny>>,
+        edited: Vec<String>,
+    ) -> PyResult<()> {
+        guarded(py, || {
+            let imported = guarded_once(|_| Ok(table.map(import_batches).transpose()));
+            let imported = imported.map_err(|e| to_py(py, &e))??;
+            attended(py, |attend| {
+                let Some((schema, batches)) = &imported else {
+                    return self.dataset.load_state_with_table(document, None, attend);
+                };
+                guarded_once(|_| validate(batches, attend))?;
+                let table = Some((schema, batches.as_slice(), edited.as_slice()));
+                self.dataset.load_state_with_table(document, table, attend)
+            })
+        })
     }
 
     fn load_state(&self, py: Python<'_>, text: &str) -> PyResult<()> {
@@ -190,17 +289,50 @@ impl NativeDataset {
     fn face(&self, py: Python<'_>) -> PyResult<NativeFace> {
         guarded(py, || {
             self.check_open(py)?;
-            Ok(NativeFace::new(self.dataset.face(), None))
+            let face = self.dataset.face().map_err(|e| to_py(py, &e))?;
+            Ok(NativeFace::new(face, None))
         })
     }
 
-    fn __len__(&self) -> usize {
-        usize::try_from(self.dataset.epoch_len()).unwrap_or(usize::MAX)
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let len = guarded(py, || self.dataset.epoch_len().map_err(|e| to_py(py, &e)))?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     #[getter]
-    fn epoch(&self) -> u64 {
-        self.dataset.epoch()
+    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        guarded(py, || self.dataset.epoch().map_err(|e| to_py(py, &e)))
+    }
+
+    /// An independent dataset over the same files and table.
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        guarded(py, || {
+            let copied = detached(py, || self.dataset.copied())?;
+            Self::new(py, copied, Arc::clone(&self.pool), self.maker.zero_copy)
+        })
+    }
+
+    /// Absolute directories of the caches and their content digests.
+    #[getter]
+    fn sources(&self) -> (Vec<PathBuf>, Vec<String>) {
+        self.dataset.sources()
+    }
+
+    /// Rows of the table, and samples per epoch of all ranks.
+    #[getter]
+    fn lengths(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        guarded(py, || self.dataset.lengths().map_err(|e| to_py(py, &e)))
+    }
+
+    /// What a pickle carries: see [`Handover`].
+    fn hand_over(&self, py: Python<'_>, is_started: bool) -> PyResult<HandoverFields> {
+        guarded(py, || {
+            let handover = attended(py, |attend| self.dataset.hand_over(is_started, attend))?;
+            let Handover { directories, contents, cursor, memory, page } = handover;
+            let Cursor { position, epoch, len, len_was_set, read } = cursor;
+            let cursor = (position, epoch, len, len_was_set, read);
+            Ok((directories, contents, cursor, memory, page))
+        })
     }
 
     #[getter]

@@ -116,8 +116,8 @@ impl NativeSampleIterator {
     /// Refuses pickling and copying.
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
-            "an iterator over samples cannot be pickled or copied: send cache_paths and \
-             reader_config, open the dataset there, and call iter() on it",
+            "an iterator over samples cannot be pickled or copied: send the dataset \
+             itself, and call iter() on it there",
         ))
     }
 

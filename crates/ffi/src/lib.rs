@@ -3,12 +3,13 @@
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, single, payload_out, tables    blocks, samples -> Python objects
-//! classes         runtime (write), dataset, iterator, batches (shared), faces, cache
+//! classes         runtime (write), dataset, iterator, batches (shared), batching, faces, cache
 //! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
 //! `unsafe` only in `payload_in`, `payload_out`, `samples`, `faces` and `ending`.
 
 mod batches;
+mod batching;
 mod cache;
 mod capsules;
 mod cells;
@@ -40,8 +41,9 @@ use dataset_rt_storage::write::{
 };
 use dataset_rt_validator::{Level, verify_cache_attended};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-use crate::failure::{apart, detached, guarded, to_py};
+use crate::failure::{apart, attended, detached, guarded, to_py};
 
 /// NFC forms of the names of one call.
 #[pyfunction]
@@ -82,12 +84,19 @@ fn remove_unfinished_write(py: Python<'_>, directory: PathBuf, name: &str) -> Py
     guarded(py, || detached(py, || remove(&LocalStore, &directory, name)))
 }
 
+/// Processors this process may use.
+#[pyfunction]
+fn cpus_usable() -> usize {
+    dataset_rt_runtime::resources::cpus_usable()
+}
+
 /// Works out what children would each work out anew, then closes the gate before a fork; registered
 /// with `os.register_at_fork`.
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
     failure::attended_before_fork(py, dataset_rt_runtime::prepare_orders);
     py.detach(dataset_rt_runtime::fork_gate::before_fork);
+    dataset_rt_runtime::share_cursors();
 }
 
 /// Opens the gate after a fork, in the parent.
@@ -109,6 +118,19 @@ fn after_fork_in_child() {
 #[pyfunction]
 fn begin_exit(py: Python<'_>) {
     ending::begin_exit(py);
+}
+
+/// Document, and bytes of the table and its edited columns if there is one.
+type LoadedFields<'py> = (String, Option<(Bound<'py, PyBytes>, Vec<String>)>);
+
+/// What was saved together in a directory.
+#[pyfunction]
+fn load_files<'py>(py: Python<'py>, directory: PathBuf, stem: &str) -> PyResult<LoadedFields<'py>> {
+    let loaded = guarded(py, || {
+        attended(py, |attend| dataset_rt_runtime::load_files(&directory, stem, attend))
+    })?;
+    let table = loaded.table.map(|(bytes, edited)| (PyBytes::new(py, &bytes), edited));
+    Ok((loaded.document, table))
 }
 
 /// Fails as a bug would; the tests show that it arrives as an exception.
@@ -134,15 +156,18 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify_cache, module)?)?;
     module.add_function(wrap_pyfunction!(unfinished_writes, module)?)?;
     module.add_function(wrap_pyfunction!(remove_unfinished_write, module)?)?;
+    module.add_function(wrap_pyfunction!(cpus_usable, module)?)?;
     module.add_function(wrap_pyfunction!(before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(begin_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(load_files, module)?)?;
     module.add_function(wrap_pyfunction!(panic_for_test, module)?)?;
     module.add_class::<runtime::NativeRuntime>()?;
     module.add_class::<dataset::NativeDataset>()?;
     module.add_class::<iterator::NativeSampleIterator>()?;
     module.add_class::<batches::NativeBatchIterator>()?;
+    module.add_class::<batching::NativeBatching>()?;
     module.add_class::<cache::NativeCache>()?;
     module.add_class::<faces::NativeFace>()?;
     Ok(())

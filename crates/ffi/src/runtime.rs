@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dataset_rt_runtime::{Dataset, ReadOptions, WorkerPool, resources};
-use dataset_rt_sampler::Mode;
-use dataset_rt_storage::store::IoMode;
+use dataset_rt_runtime::{Dataset, ReadOptions, Received, WorkerPool, resources};
+use dataset_rt_sampler::{Cursor, Mode, Partition};
+use dataset_rt_storage::store::{IoMode, MemoryFile, SharedPage};
 use dataset_rt_storage::{Error, Result};
 use pyo3::prelude::*;
 
-use crate::dataset::NativeDataset;
+use crate::dataset::{CursorFields, NativeDataset, RankFields};
 use crate::failure::{attended, guarded, to_py, without_lock};
 use crate::write::{Outcome, WriteArguments, write_source};
 
@@ -23,7 +23,7 @@ pub struct NativeRuntime {
 /// Options of one dataset, as Python hands them over.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct ReadArguments {
+pub struct ReadArguments {
     seed: u64,
     shuffle: bool,
     prefetch_size: u64,
@@ -97,12 +97,77 @@ impl NativeRuntime {
             NativeDataset::new(py, dataset, Arc::clone(&self.pool), options.zero_copy)
         })
     }
+
+    /// The dataset that `NativeDataset.hand_over` described. Descriptors stay the caller's.
+    #[expect(clippy::too_many_arguments, reason = "the signature that Python sees")]
+    fn take_over(
+        &self,
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        options: ReadArguments,
+        contents: Vec<String>,
+        cursor: Option<CursorFields>,
+        rank: RankFields,
+        memory: Option<(Option<u32>, i32, String)>,
+        page: Option<(i32, u64)>,
+    ) -> PyResult<NativeDataset> {
+        guarded(py, || {
+            self.check_open(py)?;
+            let read = options.to_read_options().map_err(|e| to_py(py, &e))?;
+            let pool = Arc::clone(&self.pool);
+            let dataset = attended(py, |attend| {
+                let received = received(contents, cursor, rank, memory, page)?;
+                Dataset::take_over(&paths, read, pool, received, attend)
+            })?;
+            NativeDataset::new(py, dataset, Arc::clone(&self.pool), options.zero_copy)
+        })
+    }
+}
+
+fn received(
+    contents: Vec<String>,
+    cursor: Option<CursorFields>,
+    (rank, world_size, global_batch, drop_last): RankFields,
+    memory: Option<(Option<u32>, i32, String)>,
+    page: Option<(i32, u64)>,
+) -> Result<Received> {
+    let restore = |(position, epoch, len, len_was_set, read)| {
+        let cursor = Cursor::restore(position, epoch, len, len_was_set, read);
+        cursor.map_err(|e| Error::invalid(e.to_string()))
+    };
+    let cursor = cursor.map(restore).transpose()?;
+    let partition = Partition::new(rank, world_size, global_batch, drop_last);
+    let partition = partition.map_err(|e| Error::invalid(e.to_string()))?;
+    let memory = match memory {
+        None => None,
+        Some((None, descriptor, name)) => Some((MemoryFile::from_descriptor(descriptor)?, name)),
+        Some((Some(process), descriptor, name)) => {
+            let found = MemoryFile::of_process(process, descriptor).map_err(|e| {
+                e.within(format!(
+                    "the table of this dataset is in the memory of process {process}, which made \
+                     the pickle and must still hold the dataset; save_state() and dump_config() \
+                     outlive it"
+                ))
+            })?;
+            Some((found, name))
+        }
+    };
+    let page = match page {
+        None => None,
+        Some((descriptor, table)) => Some((SharedPage::from_descriptor(descriptor)?, table)),
+    };
+    Ok(Received { contents, cursor, partition, memory, page })
 }
 
 /// More threads than this are a mistake in the call, not a wish.
 const WORKERS_MAX: usize = 1024;
 
 impl NativeRuntime {
+    /// Its threads.
+    pub const fn pool(&self) -> &Arc<WorkerPool> {
+        &self.pool
+    }
+
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if self.pool.is_closed() {
             let error = Error::invalid("the runtime is closed; make a new DatasetRuntime");
@@ -113,7 +178,11 @@ impl NativeRuntime {
 }
 
 impl ReadArguments {
-    fn to_read_options(&self) -> Result<ReadOptions> {
+    /// What the core calls them.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an unknown name.
+    pub fn to_read_options(&self) -> Result<ReadOptions> {
         let mode = match (self.shuffle, self.sampling.as_str()) {
             (true, "multinomial") => Mode::Multinomial,
             (true, "permutation") => Mode::Permutation,

@@ -67,7 +67,7 @@ pub fn at_index<'py>(
 ) -> Option<Bound<'py, PyAny>> {
     let py = index.py();
     let index = plain_int(index)?;
-    let (snapshot, share) = dataset.next_epoch();
+    let (snapshot, share) = dataset.next_epoch().ok()?;
     let position = (index < share.rows()).then(|| share.position(index))?;
     let keys = keys.of(py, &snapshot);
     let _paused = CollectorPause::new(py);

@@ -5,30 +5,27 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use dataset_rt_sampler::{
     Batching, Cursor, CursorError, Mode, Partition, PartitionError, SAMPLER_VERSION, Share, Window,
 };
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::read::{Cache, OpenOptions};
-use dataset_rt_storage::store::{IoMode, guarded};
+use dataset_rt_storage::store::{IoMode, MemoryFile, guarded};
 use dataset_rt_storage::{Error, Kind, Result};
-use dataset_rt_validator::table::{CacheColumns, check_table};
 use dataset_rt_validator::{Level, verify_cache_attended};
 
-use crate::active::{ActiveTable, SampleRef, metadata_of};
+use crate::active::{ActiveTable, SampleRef};
 use crate::apart::{Check, run_apart};
 use crate::batch::{BatchLoader, Rows};
 use crate::batches::{Batches, Cut};
 use crate::block::{Block, FetcherShelf};
 use crate::face::Face;
-use crate::orders_before_fork;
 use crate::pool::WorkerPool;
 use crate::progress::Progress;
 use crate::projection::Projection;
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
+use crate::state::State;
 use crate::stream::{ReadAhead, Stream};
 
 /// How a dataset reads.
@@ -52,22 +49,19 @@ pub struct ReadOptions {
 
 /// Caches with equal schemas, read as one stream.
 pub struct Dataset {
-    caches: Arc<[Arc<Cache>]>,
-    options: ReadOptions,
-    pool: Arc<WorkerPool>,
+    pub(crate) caches: Arc<[Arc<Cache>]>,
+    /// Where the caches are, whatever the working directory becomes.
+    pub(crate) directories: Arc<[PathBuf]>,
+    pub(crate) options: ReadOptions,
+    pub(crate) pool: Arc<WorkerPool>,
     /// How far streams run ahead; asking the system for its limits takes dozens of reads.
     read_ahead: ReadAhead,
-    fetchers: Arc<FetcherShelf>,
+    pub(crate) fetchers: Arc<FetcherShelf>,
     partition: Partition,
     /// Held for moments only, never while waiting or working.
-    state: Mutex<State>,
-}
-
-pub(crate) struct State {
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) cursor: Cursor,
-    /// Of the newest iterator, unless something moved the stream since.
-    pub(crate) newest: Option<Arc<Progress>>,
+    state: Arc<Mutex<State>>,
+    /// Keeps a descriptor open that other processes were told of.
+    pub(crate) kept: Mutex<Option<MemoryFile>>,
 }
 
 impl Dataset {
@@ -84,6 +78,7 @@ impl Dataset {
     ) -> Result<Self> {
         let open = OpenOptions { verify: options.verify, io: options.io };
         let mut caches: Vec<Arc<Cache>> = Vec::with_capacity(paths.len());
+        let mut directories = Vec::with_capacity(paths.len());
         for path in paths {
             attend()?;
             if options.validate_cache {
@@ -92,6 +87,8 @@ impl Dataset {
             let cache = Arc::new(Cache::open(path, &open)?);
             check_fits(&caches, &cache, paths)?;
             caches.push(cache);
+            let absolute = std::path::absolute(path).map_err(|e| Error::from_io("find", path, &e));
+            directories.push(absolute?);
         }
         if caches.is_empty() {
             return Err(Error::invalid("no cache paths were given; name at least one cache"));
@@ -107,9 +104,39 @@ impl Dataset {
             bytes: options.prefetch_bytes.unwrap_or_else(readahead_bytes_default),
             sample_bytes: mean_payload_bytes(caches.iter()),
         };
-        let state = Mutex::new(State { snapshot, cursor: Cursor::new(rows), newest: None });
-        let partition = Partition::WHOLE;
-        Ok(Self { caches, options, pool, read_ahead, fetchers, partition, state })
+        Ok(Self {
+            caches,
+            directories: directories.into(),
+            options,
+            pool,
+            read_ahead,
+            fetchers,
+            partition: Partition::WHOLE,
+            state: State::new(snapshot, Cursor::new(rows)),
+            kept: Mutex::new(None),
+        })
+    }
+
+    /// An independent dataset with the same table, at the same place of the stream.
+    ///
+    /// # Errors
+    /// `Conflict` when the process that this one follows has another table now.
+    pub fn copied(&self) -> Result<Self> {
+        let (snapshot, cursor) = {
+            let state = self.look()?;
+            (Arc::clone(&state.snapshot), state.cursor)
+        };
+        Ok(Self {
+            caches: Arc::clone(&self.caches),
+            directories: Arc::clone(&self.directories),
+            options: self.options.clone(),
+            pool: Arc::clone(&self.pool),
+            read_ahead: self.read_ahead,
+            fetchers: Arc::clone(&self.fetchers),
+            partition: self.partition,
+            state: State::new(snapshot, cursor),
+            kept: Mutex::new(None),
+        })
     }
 
     /// A dataset of its own that reads one rank's share: table, position and epoch are those of
@@ -134,17 +161,11 @@ impl Dataset {
         }
         let partition = Partition::new(rank, world_size, global_batch, drop_last);
         let partition = partition.map_err(|e| partition_error(&e))?;
-        let State { snapshot, cursor, .. } = &*self.state();
-        let state = State { snapshot: Arc::clone(snapshot), cursor: *cursor, newest: None };
-        Ok(Self {
-            caches: Arc::clone(&self.caches),
-            options: self.options.clone(),
-            pool: Arc::clone(&self.pool),
-            read_ahead: self.read_ahead,
-            fetchers: Arc::clone(&self.fetchers),
-            partition,
-            state: Mutex::new(state),
-        })
+        Ok(self.copied()?.of_rank(partition))
+    }
+
+    pub(crate) fn of_rank(self, partition: Partition) -> Self {
+        Self { partition, ..self }
     }
 
     /// Whose share of the stream this dataset reads.
@@ -157,13 +178,35 @@ impl Dataset {
         &self.options
     }
 
+    /// The state, the cursor where the process that this one follows left it.
+    ///
+    /// # Errors
+    /// As [`State::follow`].
+    pub(crate) fn look(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        state.follow()?;
+        Ok(state)
+    }
+
+    /// Moves the cursor, which is this process's own from then on. On error it has not moved.
+    pub(crate) fn moving<T>(&self, work: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut state = self.look()?;
+        let outcome = work(&mut state)?;
+        state.has_moved();
+        Ok(outcome)
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // The state is replaced by whole assignments: a poisoned lock still holds a valid one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.state().snapshot)
+    /// The active table of now and its order.
+    ///
+    /// # Errors
+    /// `Conflict` when the process that this one follows has another table now.
+    pub(crate) fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        Ok(Arc::clone(&self.look()?.snapshot))
     }
 
     /// The caches, in the order they were named.
@@ -181,38 +224,48 @@ impl Dataset {
     /// # Errors
     /// `InvalidInput` at the end of the stream.
     pub fn claim(&self) -> Result<(Stream, Arc<Progress>)> {
-        let (snapshot, share, progress) = {
-            let mut state = self.state();
+        let (snapshot, share, progress) = self.moving(|state| {
             let window = state.cursor.claim().map_err(cursor_error)?;
             let share = self.partition.share(window.positions());
             let progress = Arc::new(Progress::of_samples(window, share));
             state.newest = Some(Arc::clone(&progress));
-            (Arc::clone(&state.snapshot), share, progress)
-        };
+            Ok((Arc::clone(&state.snapshot), share, progress))
+        })?;
         Ok((self.stream(snapshot, share), progress))
     }
 
-    /// Claims the next window of the stream without reading it.
+    /// Claims the next window of the stream for others, who read it in batches of `batch_rows`
+    /// samples and say how many were taken. On error nothing is claimed.
     ///
     /// # Errors
-    /// `InvalidInput` at the end of the stream.
-    pub fn claim_window(&self) -> Result<Window> {
-        let mut state = self.state();
-        let window = state.cursor.claim().map_err(cursor_error)?;
-        state.newest = None;
-        Ok(window)
+    /// `InvalidInput` for a batch size that does not fit the global batches, or at the end of the
+    /// stream.
+    pub fn claim_batching(&self, batch_rows: u64) -> Result<(Batching, Arc<Progress>)> {
+        self.moving(|state| {
+            let batching = self.batching(state.cursor.peek().positions(), batch_rows)?;
+            let window = state.cursor.claim().map_err(cursor_error)?;
+            let progress = Arc::new(Progress::of_batches(window, batching));
+            state.newest = Some(Arc::clone(&progress));
+            Ok((batching, progress))
+        })
     }
 
     /// The window that the next iterator would claim.
-    pub fn next_window(&self) -> Window {
-        self.state().cursor.peek()
+    ///
+    /// # Errors
+    /// `Conflict` when the process that this one follows has another table now.
+    pub fn next_window(&self) -> Result<Window> {
+        Ok(self.look()?.cursor.peek())
     }
 
     /// Reads this rank's part of any stretch of the stream and claims nothing: of its units of
     /// `unit` consecutive samples those numbered `lane, lane + lanes, ..`.
-    pub fn lane(&self, stretch: Range<u64>, lane: u64, lanes: u64, unit: u64) -> Stream {
+    ///
+    /// # Errors
+    /// `Conflict` when the process that this one follows has another table now.
+    pub fn lane(&self, stretch: Range<u64>, lane: u64, lanes: u64, unit: u64) -> Result<Stream> {
         let share = self.partition.share(stretch).lane(lane, lanes, unit);
-        self.stream(self.snapshot(), share)
+        Ok(self.stream(self.snapshot()?, share))
     }
 
     /// This rank's batches of `batch_rows` samples of a stretch of the stream.
@@ -239,15 +292,14 @@ impl Dataset {
         columns: Option<&[String]>,
     ) -> Result<(Batches, Arc<Progress>)> {
         let sample_bytes = self.copied_sample_bytes();
-        let (snapshot, projection, batching, progress) = {
-            let mut state = self.state();
+        let (snapshot, projection, batching, progress) = self.moving(|state| {
             let projection = Projection::new(state.snapshot.table(), columns)?;
             let batching = self.batching(state.cursor.peek().positions(), batch_rows)?;
             let window = state.cursor.claim().map_err(cursor_error)?;
             let progress = Arc::new(Progress::of_batches(window, batching));
             state.newest = Some(Arc::clone(&progress));
-            (Arc::clone(&state.snapshot), projection, batching, progress)
-        };
+            Ok((Arc::clone(&state.snapshot), projection, batching, progress))
+        })?;
         let Batching { share, rows: batch_rows, batches, .. } = batching;
         let sample_bytes = if projection.has_payload() { sample_bytes } else { 0 };
         let slots = self.read_ahead.batches(batch_rows.min(share.rows()), sample_bytes);
@@ -258,8 +310,11 @@ impl Dataset {
     }
 
     /// The active table as it is now, for others.
-    pub fn face(&self) -> Face {
-        Face::new(self.snapshot(), Arc::clone(&self.pool), self.read_ahead.bytes)
+    ///
+    /// # Errors
+    /// `Conflict` when the process that this one follows has another table now.
+    pub fn face(&self) -> Result<Face> {
+        Ok(Face::new(self.snapshot()?, Arc::clone(&self.pool), self.read_ahead.bytes))
     }
 
     /// Mean size of the payloads that are copied, which take memory while they are read ahead.
@@ -275,13 +330,19 @@ impl Dataset {
     }
 
     /// Samples per epoch, of this rank.
-    pub fn epoch_len(&self) -> u64 {
-        self.next_epoch().1.rows()
+    ///
+    /// # Errors
+    /// `Conflict` when the process that this one follows has another table now.
+    pub fn epoch_len(&self) -> Result<u64> {
+        Ok(self.next_epoch()?.1.rows())
     }
 
     /// Number of the next iterator's epoch.
-    pub fn epoch(&self) -> u64 {
-        self.state().cursor.epoch
+    ///
+    /// # Errors
+    /// As [`Dataset::epoch_len`].
+    pub fn epoch(&self) -> Result<u64> {
+        Ok(self.look()?.cursor.epoch)
     }
 
     /// Makes `epoch` the next iterator's.
@@ -296,11 +357,12 @@ impl Dataset {
         &self,
         step: impl FnOnce(&mut Cursor) -> std::result::Result<(), CursorError>,
     ) -> Result<()> {
-        let mut state = self.state();
-        step(&mut state.cursor).map_err(cursor_error)?;
-        // Iterators that run say nothing about the new place.
-        state.newest = None;
-        Ok(())
+        self.moving(|state| {
+            step(&mut state.cursor).map_err(cursor_error)?;
+            // Iterators that run say nothing about the new place.
+            state.newest = None;
+            Ok(())
+        })
     }
 
     /// Gives later windows `len` samples, of all ranks together.
@@ -321,7 +383,7 @@ impl Dataset {
         indices: &[u64],
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(Arc<Snapshot>, Vec<u64>)> {
-        let (snapshot, share) = self.next_epoch();
+        let (snapshot, share) = self.next_epoch()?;
         let len = share.rows();
         if let Some(i) = indices.iter().find(|&&i| i >= len) {
             let text = format!("index {i} is out of range; expected 0 <= index < {len}");
@@ -334,10 +396,13 @@ impl Dataset {
 
     /// The snapshot of now, and this rank's share of the epoch that the next iterator would read:
     /// all of it, also where that iterator would go on behind its beginning.
-    pub fn next_epoch(&self) -> (Arc<Snapshot>, Share) {
-        let state = self.state();
+    ///
+    /// # Errors
+    /// As [`Dataset::epoch_len`].
+    pub fn next_epoch(&self) -> Result<(Arc<Snapshot>, Share)> {
+        let state = self.look()?;
         let window = state.cursor.peek();
-        (Arc::clone(&state.snapshot), self.partition.share(window.start..window.end()))
+        Ok((Arc::clone(&state.snapshot), self.partition.share(window.start..window.end())))
     }
 
     /// The samples at any stream positions of a snapshot, in the order given.
@@ -358,7 +423,9 @@ impl Dataset {
         match (cache, rows) {
             (Some(cache), Some(rows)) if sample_id < rows => {
                 let sample = SampleRef { cache: cache as u32, sample_id };
-                Block::physical(&self.snapshot(), sample)
+                // Whatever its table is: stored columns do not come from it.
+                let snapshot = Arc::clone(&self.state().snapshot);
+                Block::physical(&snapshot, sample)
             }
             (_, rows) => Err(Error::new(
                 Kind::SampleNotFound,
@@ -376,84 +443,12 @@ impl Dataset {
         }
     }
 
-    /// The active table as record batches: identity, stored, weight, extras.
-    ///
-    /// # Errors
-    /// `Corrupt` when metadata is damaged, `Conflict` when it changed while open.
-    pub fn table(
-        &self,
-        attend: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-        let snapshot = self.snapshot();
-        let batches = snapshot.table().frame(attend)?;
-        self.check_tables()?;
-        Ok((snapshot.table().frame_schema(), batches))
-    }
-
-    fn check_tables(&self) -> Result<()> {
-        self.caches.iter().try_for_each(|cache| cache.check_tables_unchanged())
-    }
-
-    /// Replaces the active table after full validation; on error nothing changes.
-    ///
-    /// `table` must have passed Arrow's full validation. Columns named in `edited` may differ
-    /// from the caches' values.
-    ///
-    /// # Errors
-    /// `InvalidInput` naming column, row, expected and found.
-    pub fn update_table(
-        &self,
-        table_schema: &SchemaRef,
-        table: &[RecordBatch],
-        edited: &[String],
-        attend: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
-        let stored: Vec<Vec<RecordBatch>> =
-            self.caches.iter().map(|cache| metadata_of(cache, attend)).collect::<Result<_>>()?;
-        let columns: Vec<CacheColumns<'_>> = self
-            .caches
-            .iter()
-            .zip(&stored)
-            .map(|(cache, batches)| CacheColumns {
-                cache_id: cache.cache_id(),
-                rows: cache.rows(),
-                batches,
-            })
-            .collect();
-        // Both tables may lie in mapped files: the user's may be made of ours.
-        let checked =
-            guarded(|_| check_table(table_schema, table, self.schema(), &columns, edited, attend));
-        // First: what changed meanwhile may be why the table looks wrong.
-        self.check_tables()?;
-        let checked = checked?;
-        let active = ActiveTable::checked(Arc::clone(&self.caches), checked);
-        let rows = active.rows();
-        let snapshot = Arc::new(Snapshot::new(
-            active,
-            self.options.mode,
-            self.options.seed,
-            Arc::clone(&self.fetchers),
-        ));
-        // The last look: whoever interrupted until here finds the old table.
-        attend()?;
-        orders_before_fork::remember(&snapshot);
-        let mut state = self.state();
-        state.cursor.table_replaced(rows).map_err(cursor_error)?;
-        state.newest = None;
-        let replaced = std::mem::replace(&mut state.snapshot, snapshot);
-        drop(state);
-        // Its columns may be Python's, which takes the interpreter lock to let them go; who has
-        // that lock may be asking for the state.
-        drop(replaced);
-        Ok(())
-    }
-
     /// Hexadecimal BLAKE3 of everything the order depends on; the position is not part of it.
     ///
     /// # Errors
     /// As [`Snapshot::prepare`].
     pub fn order_fingerprint(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<String> {
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot()?;
         let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order fingerprint");
         let mode = self.options.mode.as_str();
         hasher.update(&SAMPLER_VERSION.to_le_bytes());
@@ -479,7 +474,7 @@ impl Dataset {
                 "range {start}..{stop} is not one of the stream; expected start <= stop <= 2^63"
             )));
         }
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot()?;
         let (plan, table) = (snapshot.prepare(attend)?, snapshot.table());
         let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order digest");
         let mut rows = vec![0; 4096];
@@ -506,7 +501,7 @@ impl Dataset {
     /// # Errors
     /// As [`Snapshot::prepare`].
     pub fn position_seed(&self, k: u64, attend: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
-        Ok(self.snapshot().prepare(attend)?.position_seed(k))
+        Ok(self.snapshot()?.prepare(attend)?.position_seed(k))
     }
 }
 

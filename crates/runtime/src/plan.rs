@@ -7,9 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_buffer::ScalarBuffer;
 use dataset_rt_sampler::{
     CycleKeys, CycleWeights, Mode, Order, Purpose, Share, StreamKey, TableDigest, TableDigester,
-    WeightError, WeightTable, WeightTableBuilder,
+    WeightError, WeightParts, WeightTable, WeightTableBuilder,
 };
 use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::table::CheckedTable;
@@ -31,13 +32,22 @@ pub struct Plan {
 }
 
 /// Canonical row -> table row.
-enum RowMap {
+pub enum RowMap {
     /// They are the same.
     Same,
     /// Caches stand in another order than their ids: canonical start, table start, per run.
     Runs(Vec<(u64, u64)>),
     /// Any order; tables that are not whole hold fewer than 2^32 rows.
-    Each(Vec<u32>),
+    Each(ScalarBuffer<u32>),
+}
+
+/// What an order over a user's table is made of, to be made again without work per row.
+pub struct PlanParts<'a> {
+    pub digest: TableDigest,
+    /// Canonical row -> table row, where they differ.
+    pub row_map: Option<&'a [u32]>,
+    /// What drawn rows are drawn by.
+    pub weights: Option<WeightParts<'a>>,
 }
 
 impl Plan {
@@ -141,6 +151,7 @@ impl Plan {
                 }
             }
             RowMap::Each(rows) => {
+                let rows: &[u32] = rows;
                 for row in out {
                     *row = u64::from(rows[*row as usize]);
                 }
@@ -166,6 +177,50 @@ impl Plan {
     /// Digest of everything of the table that decides the order.
     pub fn digest(&self) -> &TableDigest {
         &self.digest
+    }
+
+    /// The parts of the order of a user's table; `None` for orders that are made anew instead.
+    pub(crate) fn parts(&self, mode: Mode) -> Option<PlanParts<'_>> {
+        let row_map = match &self.rows {
+            RowMap::Same => None,
+            RowMap::Each(rows) => Some(&**rows),
+            RowMap::Runs(_) => return None,
+        };
+        let weights = match mode {
+            Mode::Sequential | Mode::Permutation => None,
+            Mode::Multinomial => Some(self.order.drawn_weights()?.parts()),
+            _ => return None,
+        };
+        Some(PlanParts { digest: self.digest, row_map, weights })
+    }
+
+    /// The order of `table` with the parts of another one over the same table.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are not parts of such an order.
+    pub(crate) fn restored(
+        mode: Mode,
+        seed: u64,
+        digest: TableDigest,
+        rows: RowMap,
+        weights: Option<WeightTable>,
+        table: &ActiveTable,
+    ) -> Result<Self> {
+        let count = table.rows();
+        let maps_all = !matches!(&rows, RowMap::Each(rows) if rows.len() as u64 != count);
+        let order = |key, keys| match (mode, weights) {
+            (Mode::Sequential, None) => Some(Order::sequential(count)),
+            (Mode::Permutation, None) => Some(Order::permutation(keys, count)),
+            (Mode::Multinomial, Some(weights)) if weights.len() == count => {
+                Some(Order::multinomial(key, Arc::new(weights)))
+            }
+            _ => None,
+        };
+        Self::assemble(mode, seed, digest, rows, |key, keys| {
+            order(key, keys).filter(|_| maps_all).ok_or_else(|| {
+                Error::corrupt("the order of a table in shared memory is not that of the table")
+            })
+        })
     }
 
     /// A seed for augmentations at stream position `k`.
@@ -240,7 +295,7 @@ fn plan_checked(
     let rows = if mode == Mode::Sequential || ranks.are_canonical(attend)? {
         RowMap::Same
     } else {
-        RowMap::Each(ranks.canonical_rows(attend)?)
+        RowMap::Each(ranks.canonical_rows(attend)?.into())
     };
     let mut digester = TableDigester::new(mode);
     let mut weights = Weights::for_mode(mode, checked.rows())?;

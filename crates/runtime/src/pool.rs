@@ -84,6 +84,18 @@ fn work(shared: &Shared) {
     }
 }
 
+impl Drop for Crew {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            // Threads of the process that forked this one: the system may have given their memory
+            // to others here, and letting go of a thread writes into it.
+            std::mem::forget(std::mem::take(
+                self.threads.get_mut().unwrap_or_else(PoisonError::into_inner),
+            ));
+        }
+    }
+}
+
 /// A fixed number of worker threads. Dropping or closing it ends them.
 pub struct WorkerPool {
     num_workers: usize,
@@ -158,7 +170,13 @@ impl WorkerPool {
 
 impl Drop for WorkerPool {
     fn drop(&mut self) {
-        self.close();
+        let pid = std::process::id();
+        let mut crews =
+            std::iter::successors(Some(&self.crew), |crew| crew.successor.get().map(AsRef::as_ref));
+        // A forked child that never used it has nothing to close.
+        if crews.any(|crew| crew.pid == pid) {
+            self.close();
+        }
     }
 }
 

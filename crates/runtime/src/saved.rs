@@ -6,6 +6,7 @@ use dataset_rt_storage::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Dataset, cursor_error};
+use crate::snapshot::Snapshot;
 
 const FORMAT: &str = "dataset_rt.state";
 const VERSION: u32 = 1;
@@ -38,7 +39,7 @@ impl Dataset {
     /// `InvalidInput` inside a global step, or what `attend` returned.
     pub fn save_state(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<String> {
         let (snapshot, cursor, newest) = {
-            let state = self.state();
+            let state = self.look()?;
             (state.snapshot.clone(), state.cursor, state.newest.clone())
         };
         let newest = newest.filter(|progress| progress.is_of_this_process());
@@ -86,24 +87,38 @@ impl Dataset {
     /// `InvalidInput` for what is no state, or the state of another table, seed, sampling mode or
     /// sampler, naming both; or what `attend` returned.
     pub fn load_state(&self, text: &str, attend: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let saved: SavedState = serde_json::from_str(text)
-            .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}")))?;
-        let snapshot = self.snapshot();
-        let digest = snapshot.prepare(attend)?.digest().to_string();
-        let cursor = self.checked(&saved, &digest)?;
+        let snapshot = self.snapshot()?;
+        let cursor = self.cursor_of(text, &snapshot, attend)?;
         attend()?;
-        let mut state = self.state();
-        if !std::ptr::eq(&*state.snapshot, &*snapshot) {
-            return Err(Error::conflict(
-                "the table was replaced while a state was loaded; load it once more",
-            ));
-        }
-        state.cursor = cursor;
-        state.newest = None;
-        Ok(())
+        self.moving(|state| {
+            if !std::ptr::eq(&*state.snapshot, &*snapshot) {
+                return Err(Error::conflict(
+                    "the table was replaced while a state was loaded; load it once more",
+                ));
+            }
+            state.cursor = cursor;
+            state.newest = None;
+            Ok(())
+        })
     }
 
-    fn checked(&self, saved: &SavedState, digest: &str) -> Result<Cursor> {
+    /// The cursor of a saved state that belongs to the table of `snapshot`.
+    ///
+    /// # Errors
+    /// As [`Dataset::load_state`].
+    pub(crate) fn cursor_of(
+        &self,
+        text: &str,
+        snapshot: &Snapshot,
+        attend: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Cursor> {
+        let saved: SavedState = serde_json::from_str(text)
+            .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}")))?;
+        let digest = snapshot.prepare(attend)?.digest().to_string();
+        self.checked(&saved, snapshot.table().rows(), &digest)
+    }
+
+    fn checked(&self, saved: &SavedState, rows: u64, digest: &str) -> Result<Cursor> {
         let options = self.options();
         let differs = |what: &str, found: &dyn ToString, expected: &dyn ToString, advice: &str| {
             let (found, expected) = (found.to_string(), expected.to_string());
@@ -123,7 +138,7 @@ impl Dataset {
         differs("seed", &saved.seed, &options.seed, open)?;
         let table = "apply the caches and the table of the saved run first: load_state(directory) \
                      does, when save_state saved it";
-        differs("rows", &saved.rows, &self.snapshot().table().rows(), table)?;
+        differs("rows", &saved.rows, &rows, table)?;
         differs("table_digest", &saved.table_digest, &digest, table)?;
         let read = saved.position.checked_sub(saved.window_start).ok_or_else(|| {
             Error::invalid(format!(

@@ -11,28 +11,78 @@ use dataset_rt_storage::{Error, Result};
 use crate::active::ActiveTable;
 use crate::block::FetcherShelf;
 use crate::cycles::HeldCycles;
+use crate::handover::HandedTable;
 use crate::plan::Plan;
 use crate::turn::Turn;
 
 /// An active table together with its order.
 pub struct Snapshot {
-    table: ActiveTable,
+    table: Arc<ActiveTable>,
     mode: Mode,
     seed: u64,
     plan: OnceLock<Plan>,
     turn: Turn,
     fetchers: Arc<FetcherShelf>,
+    /// A user's table and its order in memory that other processes map.
+    handed: OnceLock<HandedTable>,
 }
 
 impl Snapshot {
     /// Keeps `table`; nothing O(rows) happens before the first position is asked for.
-    pub fn new(table: ActiveTable, mode: Mode, seed: u64, fetchers: Arc<FetcherShelf>) -> Self {
-        Self { table, mode, seed, plan: OnceLock::new(), turn: Turn::default(), fetchers }
+    pub fn new(
+        table: impl Into<Arc<ActiveTable>>,
+        mode: Mode,
+        seed: u64,
+        fetchers: Arc<FetcherShelf>,
+    ) -> Self {
+        Self {
+            table: table.into(),
+            mode,
+            seed,
+            plan: OnceLock::new(),
+            turn: Turn::default(),
+            fetchers,
+            handed: OnceLock::new(),
+        }
+    }
+
+    /// The same table in another order.
+    #[must_use]
+    pub fn reordered(&self, mode: Mode, seed: u64) -> Self {
+        Self::new(Arc::clone(&self.table), mode, seed, Arc::clone(&self.fetchers))
+    }
+
+    /// The same, for a table that lies in `handed`, with its order if that is there, too.
+    pub fn with_handed(self, plan: Option<Plan>, handed: HandedTable) -> Self {
+        let plan = plan.map_or_else(OnceLock::new, OnceLock::from);
+        Self { plan, handed: OnceLock::from(handed), ..self }
+    }
+
+    /// The table and its order in memory that other processes map, written there at the first
+    /// call; `None` for a table that no user replaced.
+    ///
+    /// # Errors
+    /// As [`Snapshot::prepare`] and [`HandedTable::write`].
+    pub fn handed(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<Option<&HandedTable>> {
+        let Some(table) = self.table.as_checked() else { return Ok(None) };
+        if self.handed.get().is_none() {
+            let plan = self.prepare(attend)?;
+            let written = HandedTable::write(table, plan.parts(self.mode), attend)?;
+            // Somebody else may be faster; never `get_or_init`, as in `keep`.
+            let _ = self.handed.set(written);
+        }
+        Ok(self.handed.get())
     }
 
     /// The table.
     pub fn table(&self) -> &ActiveTable {
         &self.table
+    }
+
+    /// Whether both keep the very same table.
+    #[must_use]
+    pub fn has_table_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
     }
 
     /// The order of the table, worked out here if [`Snapshot::prepare`] did not do so before.

@@ -32,4 +32,6 @@ pub use mode::{Mode, SAMPLER_VERSION};
 pub use order::{NO_ROW, Order};
 pub use philox::philox4x32_10;
 pub use share::{Batching, Partition, PartitionError, Share};
-pub use weights::{WeightError, WeightProblem, WeightTable, WeightTableBuilder};
+pub use weights::{
+    SharedNumbers, WeightError, WeightParts, WeightProblem, WeightTable, WeightTableBuilder,
+};

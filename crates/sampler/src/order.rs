@@ -50,6 +50,15 @@ impl Order {
         Ok(Self::multinomial(key, Arc::new(WeightTable::equal(rows, weight)?)))
     }
 
+    /// The weights that a multinomial order draws by; `None` for every other order.
+    #[must_use]
+    pub fn drawn_weights(&self) -> Option<&WeightTable> {
+        match &self.kind {
+            Kind::Multinomial { table, .. } => Some(table),
+            _ => None,
+        }
+    }
+
     /// Each of `rows` rows once a cycle, all orders alike (rules S21 and S22).
     #[must_use]
     pub fn permutation(keys: CycleKeys, rows: u64) -> Self {

@@ -308,16 +308,23 @@ impl Batching {
         start..start.saturating_add(self.rows).min(self.share.rows)
     }
 
+    /// Stream position of the first step of batch `number`; behind the last one, the end.
+    #[must_use]
+    pub fn begin_of(&self, number: u64) -> u64 {
+        let share = &self.share;
+        if number >= self.batches {
+            return share.begin + share.len;
+        }
+        share.begin + number * self.steps * share.step
+    }
+
     /// [`Share::resume_position`] when the rank took its first `taken` samples and with them
     /// `batches` whole batches.
     #[must_use]
     pub fn resume_position(&self, batches: u64, taken: u64) -> Option<u64> {
         let share = &self.share;
-        if batches >= self.batches {
-            return Some(share.begin + share.len);
-        }
-        if taken == self.batch(batches).start {
-            return Some(share.begin + batches * self.steps * share.step);
+        if batches >= self.batches || taken == self.batch(batches).start {
+            return Some(self.begin_of(batches));
         }
         share.resume_position(taken, false)
     }

@@ -17,7 +17,11 @@ pub(super) struct EqualWeights {
 impl EqualWeights {
     /// `rows` is at least 1, `weight` positive and finite.
     pub(super) fn new(rows: u64, weight: f64) -> Self {
-        let quantum = Scale::for_largest(weight).quantise(weight);
+        Self::of_quantum(rows, Scale::for_largest(weight).quantise(weight))
+    }
+
+    /// The same for the integer of a weight, between 2^61 and 2^62.
+    pub(super) fn of_quantum(rows: u64, quantum: u64) -> Self {
         let sum = u128::from(rows) * u128::from(quantum);
         let shift = shift_of(sum);
         Self { rows, quantum, shift, total: (sum >> shift) as u64 }
@@ -25,6 +29,10 @@ impl EqualWeights {
 
     pub(super) const fn rows(&self) -> u64 {
         self.rows
+    }
+
+    pub(super) const fn quantum(&self) -> u64 {
+        self.quantum
     }
 
     /// The row of 128 random bits.

@@ -9,6 +9,7 @@
 mod equal;
 mod error;
 mod guide;
+mod numbers;
 mod quantise;
 mod table;
 #[cfg(test)]
@@ -16,5 +17,6 @@ mod tests;
 
 pub(crate) use equal::multiply_high;
 pub use error::{WeightError, WeightProblem};
+pub use numbers::SharedNumbers;
 pub(crate) use quantise::parts;
-pub use table::{WeightTable, WeightTableBuilder};
+pub use table::{WeightParts, WeightTable, WeightTableBuilder};

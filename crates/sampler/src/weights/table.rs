@@ -3,6 +3,7 @@
 use super::equal::{EqualWeights, multiply_high, shift_of};
 use super::error::WeightError;
 use super::guide::{Guide, GuideBuilder};
+use super::numbers::{Numbers, SharedNumbers};
 use super::quantise::Scale;
 
 /// Draws that walk through the look-up side by side. Enough to keep the memory system busy while
@@ -21,7 +22,30 @@ pub struct WeightTable {
 #[derive(Clone, Debug)]
 enum Form {
     Equal(EqualWeights),
-    Thresholds { thresholds: Vec<u64>, guide: Guide },
+    Thresholds { thresholds: Numbers<u64>, guide: Guide },
+}
+
+/// What a table is made of, to be made again elsewhere without work per row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightParts<'a> {
+    /// Rows of one weight, and its integer of rule S8.
+    Equal {
+        /// Number of rows.
+        rows: u64,
+        /// Between 2^61 and 2^62.
+        quantum: u64,
+    },
+    /// Everything else.
+    Thresholds {
+        /// One per row (rule S9).
+        thresholds: &'a [u64],
+        /// Entries of the guide.
+        entries: &'a [u32],
+        /// Bits of a ticket that lie within one bucket of the guide.
+        shift: u32,
+        /// Bits of a row that entries leave out.
+        coarse: u32,
+    },
 }
 
 impl WeightTable {
@@ -51,6 +75,44 @@ impl WeightTable {
         Ok(Self { form: Form::Equal(EqualWeights::new(rows, weight)) })
     }
 
+    /// The parts of this table.
+    #[must_use]
+    pub fn parts(&self) -> WeightParts<'_> {
+        match &self.form {
+            Form::Equal(equal) => {
+                WeightParts::Equal { rows: equal.rows(), quantum: equal.quantum() }
+            }
+            Form::Thresholds { thresholds, guide } => {
+                let (entries, shift, coarse) = guide.parts();
+                let thresholds = thresholds.as_slice();
+                WeightParts::Thresholds { thresholds, entries, shift, coarse }
+            }
+        }
+    }
+
+    /// The table with [`WeightParts::Equal`]; `None` when none has these parts.
+    #[must_use]
+    pub fn from_equal(rows: u64, quantum: u64) -> Option<Self> {
+        let is_one = rows > 0 && (1 << 61..1 << 62).contains(&quantum);
+        is_one.then(|| Self { form: Form::Equal(EqualWeights::of_quantum(rows, quantum)) })
+    }
+
+    /// The table with [`WeightParts::Thresholds`], which stay where they are; `None` when their
+    /// numbers do not belong together. What each of them is, is believed.
+    #[must_use]
+    pub fn from_thresholds(
+        thresholds: SharedNumbers<u64>,
+        entries: SharedNumbers<u32>,
+        shift: u32,
+        coarse: u32,
+    ) -> Option<Self> {
+        let thresholds = Numbers::Shared(thresholds);
+        let total = *thresholds.as_slice().last()?;
+        let (rows, entries) = (thresholds.len() as u64, Numbers::Shared(entries));
+        let guide = Guide::with_entries(entries, shift, coarse, rows, total)?;
+        Some(Self { form: Form::Thresholds { thresholds, guide } })
+    }
+
     /// Number of rows, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a table without rows cannot be built")]
     #[must_use]
@@ -66,9 +128,7 @@ impl WeightTable {
     pub fn size_bytes(&self) -> u64 {
         match &self.form {
             Form::Equal(_) => 0,
-            Form::Thresholds { thresholds, guide } => {
-                (thresholds.capacity() * size_of::<u64>()) as u64 + guide.size_bytes()
-            }
+            Form::Thresholds { thresholds, guide } => thresholds.size_bytes() + guide.size_bytes(),
         }
     }
 
@@ -91,9 +151,10 @@ impl WeightTable {
                 }
             }
             Form::Thresholds { thresholds, guide } => {
+                let (thresholds, guide) = (thresholds.as_slice(), guide.view());
                 let Some(&total) = thresholds.last() else { return };
                 for (rows, bits) in rows.chunks_mut(LANES).zip(bits.chunks(LANES)) {
-                    search(thresholds, guide, total, bits, rows);
+                    search(thresholds, &guide, total, bits, rows);
                 }
             }
         }
@@ -111,7 +172,7 @@ impl WeightTable {
     pub(super) fn thresholds(&self) -> Option<&[u64]> {
         match &self.form {
             Form::Equal(_) => None,
-            Form::Thresholds { thresholds, .. } => Some(thresholds),
+            Form::Thresholds { thresholds, .. } => Some(thresholds.as_slice()),
         }
     }
 }
@@ -199,7 +260,8 @@ impl WeightTableBuilder {
             *row = (sum >> shift) as u64;
             guide.push(*row);
         })?;
-        Some(WeightTable { form: Form::Thresholds { thresholds, guide: guide.finish() } })
+        let (thresholds, guide) = (Numbers::Own(thresholds), guide.finish());
+        Some(WeightTable { form: Form::Thresholds { thresholds, guide } })
     }
 }
 
@@ -223,7 +285,7 @@ fn for_each_row(
 /// Each stage issues independent loads only, so that a miss of one draw overlaps with those of all
 /// others; draw by draw, the two misses of a look-up would add up. No branch but a rare one
 /// depends on what is loaded: a wrong guess would be noticed when the miss is over.
-fn search(thresholds: &[u64], guide: &Guide, total: u64, bits: &[u128], rows: &mut [u64]) {
+fn search(thresholds: &[u64], guide: &Guide<&[u32]>, total: u64, bits: &[u128], rows: &mut [u64]) {
     let mut tickets = [0_u64; LANES];
     for (ticket, &bits) in tickets.iter_mut().zip(bits) {
         *ticket = multiply_high(bits, total);
@@ -246,7 +308,7 @@ const WINDOW: u64 = 4;
 
 /// The answer from `first` on, in two windows; few draws go on behind these.
 #[inline]
-fn scan(thresholds: &[u64], guide: &Guide, ticket: u64, first: u64) -> u64 {
+fn scan(thresholds: &[u64], guide: &Guide<&[u32]>, ticket: u64, first: u64) -> u64 {
     let (windows, _) = thresholds[first as usize..].as_chunks::<{ WINDOW as usize }>();
     let mut row = first;
     for window in windows.iter().take(2) {
@@ -260,7 +322,7 @@ fn scan(thresholds: &[u64], guide: &Guide, ticket: u64, first: u64) -> u64 {
 }
 
 #[inline(never)]
-fn halve(thresholds: &[u64], guide: &Guide, ticket: u64, first: u64) -> u64 {
+fn halve(thresholds: &[u64], guide: &Guide<&[u32]>, ticket: u64, first: u64) -> u64 {
     let candidates = &thresholds[first as usize..=guide.last(ticket) as usize];
     first + candidates.partition_point(|&threshold| threshold <= ticket) as u64
 }

@@ -173,6 +173,7 @@ proptest! {
         let mut builder = GuideBuilder::with(total, buckets_max, coarse);
         thresholds.iter().for_each(|&threshold| builder.push(threshold));
         let guide = builder.finish();
+        let guide = guide.view();
         let ends = thresholds.iter().flat_map(|&end| [end.min(sum), end.saturating_sub(1)]);
         for ticket in random.into_iter().map(|random| random % total).chain(ends) {
             let (first, last) = (guide.first(ticket), guide.last(ticket));

@@ -109,6 +109,11 @@ impl Store for CrashStore {
         self.record_change("rename to", from, to, |moved, _| [None, Some(moved)])
     }
 
+    fn replace_file(&self, from: &Path, to: &Path) -> Result<()> {
+        LocalStore.replace_file(from, to)?;
+        self.record_change("replace", from, to, |moved, _| [None, Some(moved)])
+    }
+
     fn exchange(&self, a: &Path, b: &Path) -> Result<()> {
         if !self.has_exchange {
             return Err(Error::unsupported("this file system cannot exchange two directories"));

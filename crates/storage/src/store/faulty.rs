@@ -106,6 +106,10 @@ impl Store for FaultyStore {
         self.run("publish", to, |store| store.rename_no_replace(from, to))
     }
 
+    fn replace_file(&self, from: &Path, to: &Path) -> Result<()> {
+        self.run("replace", to, |store| store.replace_file(from, to))
+    }
+
     fn exchange(&self, a: &Path, b: &Path) -> Result<()> {
         self.run("exchange", b, |store| store.exchange(a, b))
     }

@@ -53,6 +53,10 @@ impl Store for LocalStore {
         }
     }
 
+    fn replace_file(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|e| Error::from_io("replace", to, &e))
+    }
+
     fn exchange(&self, a: &Path, b: &Path) -> Result<()> {
         rename_with(a, b, RenameFlags::EXCHANGE).map_err(|e| {
             if is_missing_feature(&e) {

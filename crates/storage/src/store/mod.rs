@@ -10,6 +10,8 @@
 //!   ^ mapping        the one place that maps memory
 //!   ^ guard          sections that survive the loss of mapped pages
 //!   ^ regions        which memory is mapped
+//! MemoryFile         memory that other processes map
+//! SharedPage         a few numbers that other processes see
 //! ```
 
 #[cfg(feature = "faults")]
@@ -23,8 +25,10 @@ mod identity;
 mod local;
 mod lock;
 mod mapping;
+mod memory_file;
 mod read_file;
 mod regions;
+mod shared_page;
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +40,9 @@ pub use local::LocalStore;
 pub(crate) use lock::not_a_directory;
 pub use lock::{AllLocks, DirLock};
 pub use mapping::Mapping;
+pub use memory_file::{MemoryFile, MemoryWriter};
 pub use read_file::{IoMode, ReadFile};
+pub use shared_page::{PAGE_WORDS, SharedPage};
 
 #[cfg(feature = "faults")]
 pub use crash::CrashStore;
@@ -87,6 +93,13 @@ pub trait Store: Send + Sync {
     /// `Conflict` when `to` exists. On file systems without an atomic way the check comes before
     /// the rename; a non-empty directory is still never replaced.
     fn rename_no_replace(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Renames a file to a name in the same directory, where another file may be: it is replaced
+    /// atomically.
+    ///
+    /// # Errors
+    /// As the file system fails.
+    fn replace_file(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Exchanges two directories atomically.
     ///

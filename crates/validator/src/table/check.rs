@@ -346,6 +346,6 @@ impl OrdinalsSoFar {
     }
 
     fn finish(self) -> Ordinals {
-        self.per_row.map_or(Ordinals::One(self.first), Ordinals::PerRow)
+        self.per_row.map_or(Ordinals::One(self.first), |caches| Ordinals::PerRow(caches.into()))
     }
 }

@@ -1,11 +1,15 @@
 //! The table that passed every check, and the way from its rows to samples. Checks nothing itself.
 
-use arrow_array::{Float64Array, RecordBatch, UInt64Array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
+use arrow_array::{Array, Float64Array, RecordBatch, UInt64Array};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
+use dataset_rt_storage::{Error, Result};
 
 /// An active table: every row names a known sample, has a usable weight, and its stored columns
 /// are the cache's own or were edited on purpose. Only [`super::check_table`] and
-/// [`super::whole_table`] make one.
+/// [`super::whole_table`] make one, and [`CheckedTable::restored`] one that was checked elsewhere.
 ///
 /// Columns in order: `cache_id` (UInt64), `sample_id` (UInt64), the stored columns in schema
 /// order, `weight` (Float64), the extra columns in the user's order. Text is LargeUtf8 or
@@ -36,7 +40,7 @@ pub(super) enum Ordinals {
     /// Every row belongs to this cache: the common case takes no memory.
     One(u32),
     /// One per row.
-    PerRow(Vec<u32>),
+    PerRow(ScalarBuffer<u32>),
 }
 
 /// Which cache each row of a table belongs to.
@@ -46,6 +50,15 @@ pub enum CacheOrdinals<'a> {
     One(u32),
     /// The position for each row of the table.
     PerRow(&'a [u32]),
+}
+
+/// [`CacheOrdinals`] that are handed in.
+#[derive(Clone, Debug)]
+pub enum RestoredOrdinals {
+    /// All rows belong to the cache at this position of the list.
+    One(u32),
+    /// The position for each row of the table.
+    PerRow(ScalarBuffer<u32>),
 }
 
 /// One row of a checked table.
@@ -82,6 +95,34 @@ impl CheckedTable {
             weights.push(chunk.weights);
         }
         Self { schema, chunks, starts, sample_ids, weights, ordinals, edited }
+    }
+
+    /// A table that passed the checks in another process: its batches, its edited columns, and
+    /// the cache of each row, of all rows for [`RestoredOrdinals::One`]. Costs nothing per row:
+    /// what its values are is believed.
+    ///
+    /// # Errors
+    /// `Corrupt` when the columns are not those of a checked table.
+    pub fn restored(
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        ordinals: RestoredOrdinals,
+        edited: Vec<String>,
+    ) -> Result<Self> {
+        let checked = batches.into_iter().map(restored_chunk).collect::<Result<Vec<_>>>()?;
+        let rows: usize = checked.iter().map(|chunk| chunk.columns.num_rows()).sum();
+        let ordinals = match ordinals {
+            RestoredOrdinals::One(cache) => Ordinals::One(cache),
+            RestoredOrdinals::PerRow(caches) if caches.len() == rows => Ordinals::PerRow(caches),
+            RestoredOrdinals::PerRow(caches) => {
+                let text = format!("a table of {rows} rows names the caches of {}", caches.len());
+                return Err(Error::corrupt(text));
+            }
+        };
+        if rows == 0 {
+            return Err(Error::corrupt("a table without rows was handed over"));
+        }
+        Ok(Self::new(schema, checked, ordinals, edited))
     }
 
     /// Rows of the table.
@@ -154,5 +195,17 @@ impl CheckedTable {
     /// Stored columns whose values may differ from the caches', in the order they were named.
     pub fn edited(&self) -> &[String] {
         &self.edited
+    }
+}
+
+fn restored_chunk(columns: RecordBatch) -> Result<CheckedChunk> {
+    let number = |name: &str| columns.column_by_name(name).filter(|array| array.null_count() == 0);
+    let sample_ids = number("sample_id").and_then(|array| array.as_primitive_opt::<UInt64Type>());
+    let weights = number("weight").and_then(|array| array.as_primitive_opt::<Float64Type>());
+    match (sample_ids.cloned(), weights.cloned()) {
+        (Some(sample_ids), Some(weights)) if columns.num_rows() > 0 => {
+            Ok(CheckedChunk { columns, sample_ids, weights })
+        }
+        _ => Err(Error::corrupt("a table without identities or weights was handed over")),
     }
 }

@@ -24,4 +24,4 @@ mod weight;
 mod tests;
 
 pub use check::{CacheColumns, check_table, whole_table};
-pub use checked::{CacheOrdinals, CheckedTable, TableRow};
+pub use checked::{CacheOrdinals, CheckedTable, RestoredOrdinals, TableRow};

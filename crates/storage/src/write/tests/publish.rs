@@ -152,6 +152,9 @@ impl Store for Steps {
     fn rename_no_replace(&self, from: &Path, to: &Path) -> Result<()> {
         LocalStore.rename_no_replace(from, to)
     }
+    fn replace_file(&self, from: &Path, to: &Path) -> Result<()> {
+        LocalStore.replace_file(from, to)
+    }
     fn exchange(&self, a: &Path, b: &Path) -> Result<()> {
         if self.exchanges { LocalStore.exchange(a, b) } else { Err(Error::unsupported("no")) }
     }

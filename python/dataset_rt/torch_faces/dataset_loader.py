@@ -1,0 +1,209 @@
+"""A DataLoader in the global order: claims an epoch per iteration, in the trainer's process.
+
+Reads nothing itself: PyTorch hands tasks to workers, and their batches back in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.torch_faces.batch_task import BatchTask, tasks_of
+from dataset_rt.torch_faces.loader_iterator import LoaderIterator
+from dataset_rt.torch_faces.stack_level import level_of_caller
+
+if TYPE_CHECKING:
+    from dataset_rt._native import NativeBatching
+    from dataset_rt.dataset import CachedDataset
+    from dataset_rt.torch_faces.batch_maker import BatchMaker
+    from dataset_rt.torch_faces.loader_dataset import LoaderDataset
+
+_LOGGER = logging.getLogger("dataset_rt")
+
+
+class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its classes are Any
+    """Batches of a dataset in its global order; made by `CachedDataset.to_torch_dataloader`.
+
+    Each `iter(loader)` claims the next epoch, in the trainer's process: any number of workers,
+    started in any way, persistent or not, delivers the same batches. An iterator keeps the table
+    it began with; workers that persist are started anew when the table was replaced.
+
+    Attributes:
+        dataset: The `CachedDataset` it reads: its own, with a table, an epoch and a place in the
+            stream of its own. Give later tables to `loader.dataset.update_metadata`.
+        batch_size: Samples of this rank in a batch.
+        num_workers: Worker processes.
+    """
+
+    dataset: LoaderDataset
+
+    def __init__(
+        self,
+        source: CachedDataset,
+        dataset: LoaderDataset,
+        *,
+        batch_size: int,
+        num_workers: int,
+        maker: BatchMaker,
+        options: dict[str, Any],
+    ) -> None:
+        """See the class; `dataset` was made of `source`, for this loader alone."""
+        _, _, _, drop_last = dataset._native.rank
+        self._planned = _PlannedBatches(batch_size, drop_last)
+        self._source: weakref.ref[CachedDataset] | None = weakref.ref(source)
+        self._first_table = dataset._native.copy()
+        self._snapshot: CachedDataset | None = None
+        self._newest: LoaderIterator | None = None
+        self._iterations = 0
+        super().__init__(
+            dataset,
+            batch_sampler=self._planned,
+            num_workers=num_workers,
+            collate_fn=maker,
+            **options,
+        )
+        # DataLoader says None and False where it is given a batch sampler.
+        self.__dict__["batch_size"] = batch_size
+        self.__dict__["drop_last"] = drop_last
+
+    def __len__(self) -> int:
+        """Return the batches of a whole epoch, on every rank the same."""
+        start, _, end, _ = self.dataset._native.next_window()
+        return self.dataset._native.batching(start, end, self._planned.batch_size).batches
+
+    def __iter__(self) -> LoaderIterator:
+        """Claim the next epoch, or what is left of one after `load_state_dict`, and read it."""
+        self._warn_of_lost_table()
+        self._end_newest()
+        # What this iteration reads, whatever becomes of the dataset meanwhile.
+        snapshot = self.dataset.plain_copy()
+        self._give_to_workers(snapshot)
+        reader = None if self.num_workers else self.dataset.reader_of(snapshot)
+        size, lanes = self._planned.batch_size, max(1, self.num_workers)
+        batching = self.dataset._native.claim_batching(size)
+        self._iterations += 1
+        iteration = self._iterations
+        self._planned.tasks = lambda: tasks_of(
+            batching, iteration=iteration, batch_size=size, lanes=lanes, reader=reader
+        )
+        epoch = self._note_start(batching)
+        try:
+            batches = super().__iter__()
+        finally:
+            self._planned.tasks = None
+        is_in_order = self.in_order or not self.num_workers
+        self._newest = LoaderIterator(
+            batches, batching, snapshot=snapshot, epoch=epoch, in_order=is_in_order
+        )
+        return self._newest
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next iterator reads, from 0."""
+        return self.dataset.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the next iterator read this epoch from its start.
+
+        A training loop need not: epochs advance by themselves, and after `load_state_dict` this
+        would leave out the rest of the saved epoch.
+        """
+        self.dataset.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, int | str | bool]:
+        """Return where the trainer stands: behind the batches that the newest iterator gave it.
+
+        Batches that workers made ahead do not count. It is a state of `CachedDataset.state_dict`:
+        the same on all ranks after equally many batches, and any dataset or loader with the same
+        contents, table, seed and sampling takes it, with any number of workers and ranks.
+
+        Raises:
+            InvalidInputError: Inside an epoch of a loader with `in_order=False`, whose batches
+                come in no fixed order.
+        """
+        newest = self._newest
+        if not self.in_order and self.num_workers and newest is not None and not newest.is_over:
+            raise InvalidInputError(
+                "with in_order=False an epoch has no place to resume at: save the state between "
+                "epochs, or leave in_order=True"
+            )
+        return self.dataset.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Have the next iterator go on where `state` was taken.
+
+        Raises:
+            InvalidInputError: As `CachedDataset.load_state_dict`; nothing was changed.
+        """
+        self.dataset.load_state_dict(state)
+
+    def _note_start(self, batching: NativeBatching) -> int:
+        start, begin, end, epoch = batching.window or (0, 0, 0, 0)
+        if begin > start:
+            _LOGGER.info("epoch %d resumed at stream position %d", epoch, begin)
+        rank, world_size, _, _ = self.dataset._native.rank
+        _LOGGER.info(
+            "epoch %d started: stream positions [%d, %d), %d batches, rank %d of %d, %d workers",
+            epoch,
+            start,
+            end,
+            batching.batches,
+            rank,
+            world_size,
+            self.num_workers,
+        )
+        return epoch
+
+    def _end_newest(self) -> None:
+        """Say what was left unread, and free workers that persist for the next iterator."""
+        if self._newest is None:
+            return
+        self._newest.note_end()
+        if self.persistent_workers:
+            self._newest.end()
+
+    def _give_to_workers(self, snapshot: CachedDataset) -> None:
+        """Have workers read `snapshot`; those that persist are started anew for another table."""
+        if self.persistent_workers and self._snapshot is not None:
+            if snapshot._native.has_table_of(self._snapshot._native):
+                return
+            self._iterator = None
+        self._snapshot = snapshot
+        self.dataset.give_to_workers(snapshot)
+
+    def _warn_of_lost_table(self) -> None:
+        """Say once that a table given to the dataset the loader was made of does not arrive."""
+        source = self._source() if self._source is not None else None
+        if source is None or source._native.has_table_of(self._first_table):
+            return
+        self._source = None
+        warnings.warn(
+            "the table of the dataset that this loader was made of was replaced; the loader does "
+            "not see that, since it has a dataset of its own: give tables to "
+            "loader.dataset.update_metadata, or make a new loader",
+            stacklevel=level_of_caller(),
+        )
+
+
+class _PlannedBatches:
+    """The batch sampler of a loader: gives tasks only while the loader starts an iteration."""
+
+    def __init__(self, batch_size: int, drop_last: bool) -> None:
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.tasks: Callable[[], Iterator[BatchTask]] | None = None
+
+    def __iter__(self) -> Iterator[BatchTask]:
+        if self.tasks is None:
+            raise InvalidInputError(
+                "the batches of this loader are planned by the loader: iterate over it alone, and "
+                "do not have a framework build another DataLoader from its parts (ranks are "
+                "divided already: pass rank and world_size)"
+            )
+        return self.tasks()
