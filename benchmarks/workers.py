@@ -38,7 +38,6 @@ ALONE, PAIR = "1 worker on one CPU", "2 processes, each as above"
 MANY = (4, 8)
 PART_BYTES = 8 << 20
 BATCH_ROWS, BATCHES = 256, 40
-SAMPLES_MAX = 10**6
 MEMORY = ("added", "added, anonymous", "private")
 FURTHER = MEMORY[:2]
 MIB = 1 << 20
@@ -101,22 +100,6 @@ def with_table(path, rows):
     return dataset
 
 
-class OpenedInWorker:
-    """Datasets cannot be pickled; what they are made of can."""
-
-    def __init__(self, make, path, *arguments):
-        self.make, self.path, self.arguments = make, path, arguments
-        self.dataset = None
-
-    def __len__(self):
-        return SAMPLES_MAX
-
-    def __getitems__(self, positions):
-        if self.dataset is None:
-            self.dataset = self.make(self.path, *self.arguments)
-        return self.dataset.__getitems__([i % len(self.dataset) for i in positions])
-
-
 def opened(path):
     return drt.open_dataset(path, seed=1, shuffle=True)
 
@@ -127,7 +110,7 @@ def first_read(path, rows):
     return dataset
 
 
-# How the workers come to be, and what the loader is over: what is forked, or made in each of them.
+# How the workers come to be, and what the loader is over: what is forked or pickled.
 CASES = {
     "fork": {
         "empty": lambda path, rows: range(rows),
@@ -136,8 +119,8 @@ CASES = {
     },
     "spawn": {
         "empty": lambda path, rows: range(rows),
-        "opened in each": lambda path, rows: OpenedInWorker(opened, path),
-        "opened in each, with its table": lambda p, rows: OpenedInWorker(with_table, p, rows),
+        "pickled": lambda path, rows: opened(path),
+        "pickled, with its table": with_table,
     },
 }
 

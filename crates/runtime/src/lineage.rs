@@ -164,11 +164,14 @@ impl Lineage {
 
     /// Tells all who follow where the cursor stands now.
     pub fn tell(&self, cursor: Cursor) {
+        let mut pages = self.for_forks.iter().chain(&self.for_started).peekable();
+        // Whoever was forked past our hooks has the pages of its parent.
+        if pages.peek().is_none() || self.process != std::process::id() {
+            return;
+        }
         let follows_another = !self.followed.is_empty();
         let notice = Notice { cursor, table: self.table, follows_another };
-        for page in self.for_forks.iter().chain(&self.for_started) {
-            notice.write(page);
-        }
+        pages.for_each(|page| notice.write(page));
     }
 
     /// Makes sure that a child which is forked now can follow; it gets an error otherwise.

@@ -22,6 +22,8 @@ use crate::handover::write_table;
 
 /// More is no document of ours.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+/// Bytes between two looks for signals.
+const PIECE_BYTES: usize = 8 << 20;
 /// The table's place in a document.
 const TABLE: &str = "table";
 
@@ -179,7 +181,7 @@ impl Files<'_> {
 
     /// Whether the document there names this table.
     fn names(&self, table: &str) -> bool {
-        let document = read(&self.document_path(), DOCUMENT_BYTES_MAX);
+        let document = read(&self.document_path(), DOCUMENT_BYTES_MAX, &mut || Ok(()));
         document.map_or(true, |bytes| String::from_utf8_lossy(&bytes).contains(table))
     }
 
@@ -233,7 +235,7 @@ pub fn load_files(
 ) -> Result<LoadedFiles> {
     let path = directory.join(format!("{stem}.json"));
     let place = |error: Error| error.within(path.display());
-    let bytes = read(&path, DOCUMENT_BYTES_MAX)?;
+    let bytes = read(&path, DOCUMENT_BYTES_MAX, attend)?;
     let mut document: Map<String, Value> = serde_json::from_slice(&bytes)
         .map_err(|e| place(Error::corrupt(format!("no JSON object: {e}; save it again"))))?;
     let entry = document.remove(TABLE).unwrap_or(Value::Null);
@@ -247,9 +249,9 @@ pub fn load_files(
         return Err(place(Error::corrupt(text)));
     }
     let path = directory.join(&entry.file);
-    let table = read(&path, entry.size_bytes)?;
+    let table = read(&path, entry.size_bytes, attend)?;
     let mut hasher = blake3::Hasher::new();
-    for piece in table.chunks(8 << 20) {
+    for piece in table.chunks(PIECE_BYTES) {
         attend()?;
         hasher.update(piece);
     }
@@ -267,7 +269,7 @@ pub fn load_files(
 }
 
 /// All bytes of a file that has at most `bytes_max`: copied, since files there come and go.
-fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+fn read(path: &Path, bytes_max: u64, attend: &mut dyn FnMut() -> Result<()>) -> Result<Vec<u8>> {
     let file = ReadFile::open(path, IoMode::Pread).map_err(|error| match error.kind() {
         Kind::NotFound => Error::new(
             Kind::NotFound,
@@ -292,7 +294,10 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
         return Err(Error::new(Kind::Exhausted, text));
     }
     bytes.resize(size, 0);
-    file.read_at(0, &mut bytes)?;
+    for (i, piece) in bytes.chunks_mut(PIECE_BYTES).enumerate() {
+        attend()?;
+        file.read_at((i * PIECE_BYTES) as u64, piece)?;
+    }
     Ok(bytes)
 }
 
