@@ -17,6 +17,15 @@ MODULES = sorted(
 )
 
 
+def loaded(module_name):
+    """The module, or `None` where it needs PyTorch, which is not here."""
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        assert error.name == "torch", error
+        return None
+
+
 class Words:
     name = "words"
 
@@ -27,7 +36,9 @@ class Words:
 
 @pytest.mark.parametrize("module_name", MODULES)
 def test_examples_run_as_written(module_name, tmp_path):
-    module = importlib.import_module(module_name)
+    module = loaded(module_name)
+    if module is None:
+        pytest.skip("PyTorch is not importable: see make torch")
     public = {name: getattr(dataset_rt, name) for name in dataset_rt.__all__}
     for test in doctest.DocTestFinder(exclude_empty=True).find(module):
         if not test.examples:
@@ -55,7 +66,7 @@ def test_there_are_examples():
     examples = [
         example
         for name in MODULES
-        for test in finder.find(importlib.import_module(name))
+        for test in (finder.find(module) if (module := loaded(name)) else [])
         for example in test.examples
     ]
     assert len(examples) >= 10

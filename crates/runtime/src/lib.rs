@@ -13,6 +13,7 @@ mod apart;
 mod batch;
 mod batches;
 mod block;
+mod canonical;
 mod cycles;
 mod dataset;
 mod derived;

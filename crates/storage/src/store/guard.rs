@@ -37,6 +37,8 @@ thread_local! {
     /// Losses this thread met that no section has reported yet.
     static MET: Cell<u32> = const { Cell::new(0) };
     static LAST: Cell<Option<&'static Region>> = const { Cell::new(None) };
+    /// How many of all losses this thread caused.
+    static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether there ever was something to guard.
@@ -124,6 +126,7 @@ enum Verdict {
 
 struct Entered {
     losses: usize,
+    own: usize,
     met: u32,
 }
 
@@ -134,12 +137,12 @@ impl Entered {
             install();
         }
         // Counted before the look: zeros that come after it change the number.
-        let losses = regions::losses();
+        let (losses, own) = (regions::losses(), OWN.get());
         if regions::any_zeroed() {
             refuse_zeroed();
         }
         DEPTH.set(DEPTH.get() + 1);
-        Self { losses, met: MET.get() }
+        Self { losses, own, met: MET.get() }
     }
 
     fn leave(self) -> Verdict {
@@ -150,7 +153,10 @@ impl Entered {
         }
         // A handler that is not done may have put zeros where this thread made them fail before.
         let is_disturbed = IN_HANDLER.load(Ordering::SeqCst) > 0;
-        if is_disturbed || regions::losses() != self.losses {
+        // A section within this one has told of what this thread met there, and lets it fail
+        // again: starting once more would meet it once more.
+        let of_all = regions::losses().wrapping_sub(self.losses);
+        if is_disturbed || of_all != OWN.get().wrapping_sub(self.own) {
             return Verdict::Disturbed;
         }
         Verdict::Undisturbed
@@ -270,6 +276,7 @@ fn put_zeros(region: &Region, address: usize) -> bool {
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     loop {
         region.lose_from(address & !(page - 1));
+        OWN.set(OWN.get().wrapping_add(1));
         let lost = region.lost();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         // SAFETY: replaces the rest of a mapping of ours from the page that failed. The thread

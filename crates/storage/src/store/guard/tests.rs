@@ -80,6 +80,26 @@ fn a_view_of_lost_pages_is_never_read_as_zeros_in_a_section() {
     assert_eq!(guarded(|_| Ok(view[BYTES - 1])).unwrap_err().kind(), Kind::Conflict);
 }
 
+/// Each section would otherwise start again as often as those within it, all together thousands of
+/// times, and meet the same loss each time.
+#[test]
+fn a_loss_within_a_section_is_met_once_by_the_sections_around_it() {
+    let _turn = turn();
+    let cut = mapped();
+    let view = cut.file.mapped().unwrap().view().unwrap();
+    cut.cut();
+    let mut attempts = 0;
+    let outcome = guarded(|_| {
+        guarded(|_| {
+            guarded(|_| {
+                attempts += 1;
+                Ok(std::hint::black_box(view[BYTES - 1]))
+            })
+        })
+    });
+    assert_eq!((outcome.unwrap_err().kind(), attempts), (Kind::Conflict, 1));
+}
+
 #[test]
 fn threads_that_read_the_zeros_of_others_start_again() {
     let _turn = turn();
