@@ -478,6 +478,19 @@ def test_arguments_that_make_no_sense_are_refused(dataset, options, message):
         dataset.to_torch_dataloader(**options)
 
 
+def test_a_loaders_dataset_is_copied_and_pickled_as_any_other(dataset):
+    import copy
+    import pickle
+
+    loader = loader_of(dataset)
+    next(iter(loader))
+    for own in (copy.copy(loader.dataset), pickle.loads(pickle.dumps(loader.dataset))):
+        assert type(own) is type(dataset)
+        assert identities(own) == order(dataset, 2)[1]
+    assert identities(loader.dataset.__getitems__([0])) == order(dataset, 2)[1][:1]
+    assert loader.epoch == 1
+
+
 def test_no_framework_rebuilds_a_loader_of_its_parts(dataset):
     from torch.utils.data import DataLoader
 

@@ -5,6 +5,7 @@ Reads nothing itself: PyTorch hands tasks to workers, and their batches back in 
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 import weakref
@@ -82,7 +83,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         self._warn_of_lost_table()
         self._end_newest()
         # What this iteration reads, whatever becomes of the dataset meanwhile.
-        snapshot = self.dataset.plain_copy()
+        snapshot = copy.copy(self.dataset)
         self._give_to_workers(snapshot)
         reader = None if self.num_workers else self.dataset.reader_of(snapshot)
         size, lanes = self._planned.batch_size, max(1, self.num_workers)
