@@ -110,12 +110,14 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         return self.dataset.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iterator read this epoch from its start.
+        """Have the next iterator read this epoch.
 
-        A training loop need not: epochs advance by themselves, and after `load_state_dict` this
-        would leave out the rest of the saved epoch.
+        A training loop need not: epochs advance by themselves. It may: the epoch that a loaded
+        state stands in keeps its place there, any other begins at its start.
         """
-        self.dataset.set_epoch(epoch)
+        start, begin, _, next_epoch = self.dataset._native.next_window()
+        if begin == start or epoch != next_epoch:
+            self.dataset.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int | str | bool]:
         """Return where the trainer stands: behind the batches that the newest iterator gave it.
