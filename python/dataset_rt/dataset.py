@@ -513,11 +513,11 @@ class CachedDataset(TorchFaces):
         """
         return pickled.reduced(self)
 
-    def __copy__(self) -> Self:
+    def __copy__(self) -> CachedDataset:
         """Return an independent dataset with this one's table and position, over its runtime."""
-        return self._wrap(self._native.copy(), self._reader_config, self._runtime)
+        return CachedDataset._wrap(self._native.copy(), self._reader_config, self._runtime)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> CachedDataset:
         """Return `copy.copy(self)`: files, table and threads never change."""
         return self.__copy__()
 
