@@ -72,6 +72,16 @@ impl Dataset {
 
     fn inside_a_step(&self, taken: u64) -> Error {
         let rank = self.rank();
+        if rank.step() <= rank.rank() {
+            return Error::invalid(format!(
+                "rank {} of {} has no part in global batches of {} samples, so its iterator cannot \
+                 tell where the others are before it has ended; read with iter_batches, or save the \
+                 state on another rank",
+                rank.rank(),
+                rank.world_size(),
+                rank.step()
+            ));
+        }
         Error::invalid(format!(
             "the newest iterator of rank {} of {} took {taken} samples and stands inside a global \
              batch of {} samples; save the state at the end of one, when all ranks are there",
@@ -146,6 +156,11 @@ impl Dataset {
                 saved.position, saved.window_start
             ))
         })?;
+        if !saved.epoch_len_was_set {
+            let what = "an epoch_len that was never set, of";
+            let advice = "expected the number of rows";
+            differs(what, &saved.epoch_len, &saved.rows, advice)?;
+        }
         let SavedState { window_start, epoch, epoch_len, epoch_len_was_set, .. } = *saved;
         Cursor::restore(window_start, epoch, epoch_len, epoch_len_was_set, read)
             .map_err(cursor_error)
