@@ -5,8 +5,9 @@ use dataset_rt_sampler::{Cursor, SAMPLER_VERSION};
 use dataset_rt_storage::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{Dataset, cursor_error};
+use crate::dataset::Dataset;
 use crate::snapshot::Snapshot;
+use crate::windows::cursor_error;
 
 const FORMAT: &str = "dataset_rt.state";
 const VERSION: u32 = 1;
