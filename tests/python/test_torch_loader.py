@@ -234,6 +234,9 @@ def test_a_loader_may_have_an_order_of_its_own(dataset, runtime):
     dataset.update_metadata(table)
     plain = loader_of(dataset, 4, 0, shuffle=False)
     assert [sample.sample_id for batch in plain for sample in batch] == [0, 1, 2, 3]
+    shuffled = opened(runtime, dataset.cache_paths, seed=5, shuffle=True, sampling="permutation")
+    in_order = loader_of(shuffled, 11, 0, shuffle=False)
+    assert [sample.sample_id for batch in in_order for sample in batch] == list(range(COUNT))
     # None of it touched the dataset itself.
     assert (dataset.epoch, len(dataset), dataset.reader_config.shuffle) == (0, 4, True)
 
