@@ -481,7 +481,7 @@ def test_seeds_belong_to_positions(dataset):
         ({"num_workers": 0, "timeout": 3}, "needs worker processes"),
         ({"rank": 1}, "pass both"),
         ({"rank": 2, "world_size": 2}, "rank 2"),
-        ({"samples_per_epoch": 0}, "n must be"),
+        ({"samples_per_epoch": 0}, "n must be an integer from 1"),
         ({"seed": -1}, "seed"),
         ({"num_werkers": 2}, "num_werkers"),
         (

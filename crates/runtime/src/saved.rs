@@ -124,7 +124,8 @@ impl Dataset {
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Cursor> {
         let saved: SavedState = serde_json::from_str(text)
-            .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}")))?;
+            .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}; pass what state_dict() returned, not a \
+                 checkpoint that holds it")))?;
         let digest = snapshot.prepare(attend)?.digest().to_string();
         self.checked(&saved, snapshot.table().rows(), &digest)
     }
