@@ -4,8 +4,10 @@
 use dataset_rt_sampler::{Cursor, SAMPLER_VERSION};
 use dataset_rt_storage::{Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::dataset::{Dataset, cursor_error};
+use crate::saved_document::parsed;
 use crate::snapshot::Snapshot;
 
 const FORMAT: &str = "dataset_rt.state";
@@ -150,4 +152,12 @@ impl Dataset {
         Cursor::restore(window_start, epoch, epoch_len, epoch_len_was_set, read)
             .map_err(cursor_error)
     }
+}
+
+/// Whether a state that was read from a sound file has the fields of one.
+///
+/// # Errors
+/// `Corrupt` naming what is wrong.
+pub fn check_fields(state: &Value) -> Result<()> {
+    parsed::<SavedState>("state", state).map(drop)
 }
