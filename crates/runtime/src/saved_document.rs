@@ -96,6 +96,9 @@ pub fn decode(form: Form, bytes: &[u8]) -> Result<(String, Option<TableEntry>)> 
     if format != form.format {
         return Err(damaged(&format!("found format {format}; expected {:?}", form.format)));
     }
+    if !version.is_u64() {
+        return Err(damaged(&format!("found version {version}; expected a number")));
+    }
     if version != VERSION {
         return Err(Error::unsupported(format!(
             "found version {version}; this release reads version {VERSION}; use the release that \
@@ -190,6 +193,7 @@ mod tests {
             assert!(parts.iter().all(|part| error.message().contains(part)), "{error}");
         };
         told(&resealed(|d| d["version"] = 2.into()), Kind::Unsupported, &["version 2", "1"]);
+        told(&resealed(|d| d["version"] = "1".into()), Kind::Corrupt, &["version \"1\""]);
         told(&resealed(|d| d["format"] = "x".into()), Kind::Corrupt, &["\"x\"", "saved_state"]);
         let config = encode(Form::CONFIG, "{}", None).unwrap();
         told(&config, Kind::Corrupt, &["dataset_rt.config", "dataset_rt.saved_state"]);
