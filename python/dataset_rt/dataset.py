@@ -376,11 +376,12 @@ class CachedDataset(TorchFaces):
         not saved: it is in the caches. With several ranks, let one of them save.
 
         Args:
-            path: The directory, made when it is missing: `state.json` and one Arrow IPC stream.
+            path: The directory, made when it is missing: `state.json` and one Arrow IPC stream,
+                with digests of both.
 
         Raises:
             InvalidInputError: As `state_dict`.
-            UnavailableError: Another process is saving there.
+            UnavailableError: Another process or thread is saving there.
             ExhaustedError: The disk is full.
 
         Example:
@@ -406,9 +407,12 @@ class CachedDataset(TorchFaces):
 
         Raises:
             NotFoundError: Nothing was saved there, or its table is missing.
-            CorruptError: A file is not what was saved.
-            InvalidInputError: The state of another seed, sampling mode or version, or a table of
-                other caches. Nothing was changed, whatever the error.
+            CorruptError: A file is not what was saved, to the byte.
+            UnsupportedError: Another version of the format saved it.
+            UnavailableError: Others save there all the time; one that saves meanwhile does no
+                harm: it is the old state, or the new one.
+            InvalidInputError: The state of another seed or sampling mode, or a table of other
+                caches. Nothing was changed, whatever the error.
         """
         from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
 
@@ -423,7 +427,7 @@ class CachedDataset(TorchFaces):
                 an edited table as an Arrow IPC stream. A crash leaves what was there before.
 
         Raises:
-            UnavailableError: Another process is saving there.
+            UnavailableError: Another process or thread is saving there.
             ExhaustedError: The disk is full.
 
         Example:
@@ -450,7 +454,9 @@ class CachedDataset(TorchFaces):
         Raises:
             NotFoundError: No configuration there, or a cache with these contents in neither place;
                 the message names the digest and both.
-            CorruptError: A file is not what was saved.
+            CorruptError: A file is not what was saved, to the byte.
+            UnsupportedError: Another version of the format saved it.
+            UnavailableError: Others save there all the time.
         """
         from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
         from dataset_rt.runtime import DatasetRuntime  # noqa: PLC0415 - it imports this module

@@ -30,11 +30,12 @@ class Memory(NamedTuple):
     """The descriptor on its way to a process that is being started; `None` for other pickles."""
 
 
-class Page(NamedTuple):
-    """The numbers that tell where the stream of the sender stands, on their way, too."""
+class Pages(NamedTuple):
+    """The numbers that tell where the streams of the sender and of its parents stand."""
 
+    inherited: list[tuple[Any, int]]
+    """Descriptors on their way, and numbers of pages there; nearest first."""
     table: int
-    inherited: Any
 
 
 class Sent(NamedTuple):
@@ -47,13 +48,13 @@ class Sent(NamedTuple):
     cursor: tuple[int, int, int, bool, int]
     rank: tuple[int, int, int | None, bool]
     memory: Memory | None
-    page: Page | None
+    pages: Pages | None
 
 
 def reduced(dataset: CachedDataset) -> tuple[Callable[[Sent], CachedDataset], tuple[Sent]]:
     """Return what `pickle` is to keep of a dataset: a few hundred bytes, whatever its table."""
     is_started = get_spawning_popen() is not None
-    paths, contents, cursor, memory, page = dataset._native.hand_over(is_started)
+    paths, contents, cursor, memory, pages = dataset._native.hand_over(is_started)
     sent = Sent(
         [os.fspath(path) for path in paths],
         contents,
@@ -62,7 +63,7 @@ def reduced(dataset: CachedDataset) -> tuple[Callable[[Sent], CachedDataset], tu
         cursor,
         dataset._native.rank,
         None if memory is None else _sent_memory(*memory, is_started),
-        None if page is None else Page(page[1], reduction.DupFd(page[0])),
+        None if pages is None else _sent_pages(*pages),
     )
     return restored, (sent,)
 
@@ -78,7 +79,7 @@ def restored(sent: Sent) -> CachedDataset:
 
     runtime = _shared_runtime(sent.num_workers)
     memory: tuple[int | None, int, str] | None = None
-    page: tuple[int, int] | None = None
+    pages: tuple[list[tuple[int, int]], int] | None = None
     received: list[int] = []
     try:
         if sent.memory is not None:
@@ -88,9 +89,11 @@ def restored(sent: Sent) -> CachedDataset:
             else:
                 received.append(inherited.detach())
                 memory = (None, received[-1], name)
-        if sent.page is not None:
-            received.append(sent.page.inherited.detach())
-            page = (received[-1], sent.page.table)
+        if sent.pages is not None:
+            pages = ([], sent.pages.table)
+            for inherited, number in sent.pages.inherited:
+                received.append(inherited.detach())
+                pages[0].append((received[-1], number))
         native = runtime._native.take_over(
             sent.paths,
             sent.config._native_options(),
@@ -98,7 +101,7 @@ def restored(sent: Sent) -> CachedDataset:
             sent.cursor,
             sent.rank,
             memory,
-            page,
+            pages,
         )
     finally:
         for descriptor in received:
@@ -109,6 +112,10 @@ def restored(sent: Sent) -> CachedDataset:
 def _sent_memory(descriptor: int, process: int, name: str, is_started: bool) -> Memory:
     inherited = reduction.DupFd(descriptor) if is_started else None
     return Memory(name, process, descriptor, inherited)
+
+
+def _sent_pages(places: list[tuple[int, int]], table: int) -> Pages:
+    return Pages([(reduction.DupFd(descriptor), number) for descriptor, number in places], table)
 
 
 _runtimes: dict[int, DatasetRuntime] = {}

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from dataset_rt import _native
 from dataset_rt.config import ReaderConfig
-from dataset_rt.errors import CorruptError, DatasetRTError, NotFoundError
+from dataset_rt.config.fields import U64_END, FrozenConfig
+from dataset_rt.errors import CorruptError, DatasetRTError, InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
@@ -25,41 +26,41 @@ if TYPE_CHECKING:
 STATE = "state"
 CONFIG = "config"
 
+Count = Annotated[int, Field(ge=1, lt=U64_END)]
 
-class CacheEntry(BaseModel):
+
+class CacheEntry(FrozenConfig):
     """One cache of a configuration."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: str
     """Absolute."""
     relative_path: str
     """Relative to the directory of the configuration."""
-    content_blake3: str
+    content_blake3: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Digest of the contents, which decides whether a cache is the one meant."""
 
 
-class Partition(BaseModel):
+class Partition(FrozenConfig):
     """Whose share the dataset reads."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    rank: int
-    world_size: int
-    global_batch_size: int | None
+    rank: Annotated[int, Field(ge=0, lt=U64_END)]
+    world_size: Count
+    global_batch_size: Count | None
     drop_last: bool
 
+    @model_validator(mode="after")
+    def _check_rank(self) -> Self:
+        if self.rank >= self.world_size:
+            raise ValueError(f"found rank {self.rank}; expected one below {self.world_size}")
+        return self
 
-class Configuration(BaseModel):
-    """`config.json` without its entry about the table."""
 
-    model_config = ConfigDict(extra="forbid")
+class Configuration(FrozenConfig):
+    """What `config.json` says, but for its table."""
 
-    format: Literal["dataset_rt.config"] = "dataset_rt.config"
-    version: Literal[1] = 1
-    caches: list[CacheEntry]
+    caches: Annotated[list[CacheEntry], Field(min_length=1)]
     reader_config: ReaderConfig
-    epoch_len: int | None
+    epoch_len: Count | None
     """What `set_epoch_len` said since the table was handed in."""
     partition: Partition
 
@@ -71,16 +72,15 @@ def save_state(dataset: CachedDataset, directory: str) -> None:
 
 def load_state(dataset: CachedDataset, directory: str) -> None:
     """Take over place and table; see `CachedDataset.load_state`."""
-    document, table = _native.load_files(directory, STATE)
-    frame, edited = (None, []) if table is None else (_to_table(table[0], directory), table[1])
-    dataset._native.load_state_with_table(document, frame, edited)
+    contents, saved = _native.load_files(directory, STATE)
+    table, edited = (None, []) if saved is None else _to_table(*saved)
+    dataset._native.load_state_with_table(directory, contents, table, edited)
 
 
 def dump_config(dataset: CachedDataset, directory: str) -> None:
     """Save everything but the place; see `CachedDataset.dump_config`."""
     native = dataset._native
     paths, contents = native.sources
-    rows, length = native.lengths
     base = os.path.abspath(directory)
     caches = [
         CacheEntry(path=path, relative_path=os.path.relpath(path, base), content_blake3=content)
@@ -90,7 +90,7 @@ def dump_config(dataset: CachedDataset, directory: str) -> None:
     configuration = Configuration(
         caches=caches,
         reader_config=dataset.reader_config,
-        epoch_len=None if length == rows else length,
+        epoch_len=native.epoch_len_set,
         partition=Partition(
             rank=rank,
             world_size=world_size,
@@ -98,19 +98,17 @@ def dump_config(dataset: CachedDataset, directory: str) -> None:
             drop_last=drop_last,
         ),
     )
-    native.save_document_with_table(directory, CONFIG, configuration.model_dump_json())
+    native.save_config_with_table(directory, configuration.model_dump_json())
 
 
 def from_config(directory: str, runtime: DatasetRuntime) -> tuple[NativeDataset, ReaderConfig]:
     """Open the caches of a configuration with its table; see `CachedDataset.from_config`."""
-    document, table = _native.load_files(directory, CONFIG)
+    contents, saved = _native.load_files(directory, CONFIG)
+    place = Path(directory, f"{CONFIG}.json")
     try:
-        found = Configuration.model_validate_json(document)
+        found = Configuration.model_validate_json(contents)
     except ValidationError as error:
-        raise CorruptError(
-            f"{Path(directory, CONFIG)}.json is no configuration of a dataset that this release "
-            f"knows: {error}; dump it again, or use the release that did"
-        ) from error
+        raise CorruptError(f"{place}: {_first(error)}; dump it again") from error
     part = found.partition
     native = runtime._native.take_over(
         [_place_of(cache, directory) for cache in found.caches],
@@ -121,10 +119,13 @@ def from_config(directory: str, runtime: DatasetRuntime) -> tuple[NativeDataset,
         None,
         None,
     )
-    if table is not None:
-        native.update_table(_to_table(table[0], directory), table[1])
+    if saved is not None:
+        native.update_table(*_to_table(*saved))
     if found.epoch_len is not None:
-        native.set_epoch_len(found.epoch_len)
+        try:
+            native.set_epoch_len(found.epoch_len)
+        except InvalidInputError as error:
+            raise CorruptError(f"{place}: field epoch_len: {error}; dump it again") from error
     return native, found.reader_config
 
 
@@ -147,8 +148,29 @@ def _place_of(cache: CacheEntry, directory: str) -> str:
     )
 
 
-def _to_table(stream: bytes, directory: str) -> pa.Table:
+def _first(error: ValidationError) -> str:
+    """Return what is wrong with the first wrong field: its name, expected and found."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"])) or "document"
+    return f"field {field}: {first['msg']}; found {first['input']!r:.200}"
+
+
+def _to_table(
+    path: Path, stream: bytes, rows: int, edited: list[str]
+) -> tuple[pa.Table, list[str]]:
+    """Return a saved table, sound and complete, and its edited columns."""
     try:
-        return pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
-    except pa.ArrowException as error:
-        raise CorruptError(f"the table in {directory} cannot be read: {error}") from error
+        table = pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
+        table.validate(full=True)
+    # Whatever Arrow raises: its errors of files are no ArrowException.
+    except Exception as error:
+        raise CorruptError(
+            f"{path}: found no table in Arrow's stream format ({error}); expected the table that "
+            "was saved; save it again"
+        ) from error
+    if table.num_rows != rows:
+        raise CorruptError(
+            f"{path}: found {table.num_rows} rows; expected {rows}, as the field table.rows of "
+            "the file that names it says; save it again"
+        )
+    return table, edited

@@ -8,8 +8,10 @@ import textwrap
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
-from conftest import identities, numbered, opened, run_script, written
+from conftest import identities, numbered, opened, run_script, sealed, written
+from plain_blake3 import blake3
 
 import dataset_rt as drt
 
@@ -136,8 +138,8 @@ KINDS = {
     "flipped table": drt.CorruptError,
     "linked table": drt.CorruptError,
     "cut document": drt.CorruptError,
-    "foreign document": drt.InvalidInputError,
-    "newer": drt.InvalidInputError,
+    "foreign document": drt.CorruptError,
+    "newer": drt.CorruptError,
 }
 
 
@@ -274,24 +276,143 @@ def test_a_moved_tree_is_found_by_relative_paths(runtime, tmp_path):
     assert "new/caches/c0" in str(missing.value)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda config: config.update(version=2),
-        lambda config: config.pop("caches"),
-        lambda config: config.update(more=1),
-        lambda config: config["reader_config"].update(seed=-1),
-        lambda config: config["caches"][0].update(path=None),
-    ],
-)
-def test_a_foreign_configuration_is_told(runtime, cache, tmp_path, change):
-    shuffled(runtime, cache).dump_config(tmp_path)
-    path = tmp_path / "config.json"
-    config = json.loads(path.read_text())
-    change(config)
-    path.write_text(json.dumps(config))
-    with pytest.raises(drt.CorruptError, match=r"config\.json"):
-        drt.CachedDataset.from_config(tmp_path, runtime=runtime)
+def test_a_length_that_was_set_stays_one_though_it_is_that_of_the_table(runtime, cache, tmp_path):
+    dataset = shuffled(runtime, cache)
+    dataset.set_epoch_len(50)
+    dataset.dump_config(tmp_path)
+    again = drt.CachedDataset.from_config(tmp_path, runtime=runtime)
+    assert again.state_dict() == dataset.state_dict()
+    for each in (dataset, again):
+        next(iter(each))
+        each.update_metadata(each.get_metadata().head(3))
+    assert again.state_dict() == dataset.state_dict()
+
+
+def load(name, directory, runtime, cache):
+    if name == "config.json":
+        return drt.CachedDataset.from_config(directory, runtime=runtime)
+    dataset = shuffled(runtime, cache)
+    before = state_of(dataset)
+    try:
+        dataset.load_state(directory)
+    except drt.DatasetRTError:
+        assert state_of(dataset) == before
+        raise
+    return dataset
+
+
+@pytest.mark.parametrize("name", ["state.json", "config.json"])
+def test_any_flipped_byte_is_noticed(runtime, cache, tmp_path, name):
+    dataset = edited(shuffled(runtime, cache))
+    dataset.save_state(tmp_path)
+    dataset.dump_config(tmp_path)
+    path = tmp_path / name
+    content = path.read_bytes()
+    digits = [i for i, byte in enumerate(content) if byte in b"0123456789"]
+    for at in sorted({*range(0, len(content), 23), *digits[::5]}):
+        flipped = bytearray(content)
+        flipped[at] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises(drt.CorruptError, match=name):
+            load(name, tmp_path, runtime, cache)
+    path.write_bytes(content)
+    load(name, tmp_path, runtime, cache)
+
+
+def rewrite(path, change):
+    """Change a saved document, and make its own digest right again."""
+    document = json.loads(path.read_text())
+    del document["document_blake3"]
+    change(document)
+    document["document_blake3"] = "0" * 64
+    path.write_text(sealed(json.dumps(document, indent=2) + "\n"))
+
+
+UNSOUND = [
+    ("state.json", lambda it: it["state"].update(position=-1), '"position": -1'),
+    ("state.json", lambda it: it["state"].update(more=1), "more"),
+    ("state.json", lambda it: it["state"].update(seed="3"), '"seed": "3"'),
+    ("state.json", lambda it: it.update(state=None), "null"),
+    ("state.json", lambda it: it.update(more=1), "more"),
+    ("state.json", lambda it: it["table"].update(rows=41), "found 40 rows; expected 41"),
+    ("state.json", lambda it: it["table"].update(rows=-1), '"rows": -1'),
+    ("state.json", lambda it: it["table"].update(size_bytes=2**40), "size_bytes"),
+    ("state.json", lambda it: it.update(format="dataset_rt.config"), "dataset_rt.config"),
+    ("config.json", lambda it: it.pop("caches"), "caches"),
+    ("config.json", lambda it: it.update(caches=[]), "caches"),
+    ("config.json", lambda it: it["caches"][0].update(path=None), r"caches\.0\.path.*None"),
+    ("config.json", lambda it: it.update(more=1), "more"),
+    ("config.json", lambda it: it["reader_config"].update(seed=-1), r"seed.*found -1"),
+    ("config.json", lambda it: it["partition"].update(rank=-1), r"partition\.rank.*found -1"),
+    ("config.json", lambda it: it["partition"].update(rank=1), "rank 1; expected one below 1"),
+    ("config.json", lambda it: it["partition"].update(world_size="2"), "partition.world_size"),
+    ("config.json", lambda it: it["partition"].update(global_batch_size=2**64), "global_batch"),
+    ("config.json", lambda it: it.update(epoch_len=-1), "epoch_len.*found -1"),
+    ("config.json", lambda it: it["table"].update(rows=39), "found 40 rows; expected 39"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "told"), UNSOUND)
+def test_wrong_fields_of_a_sound_document_are_told(runtime, cache, tmp_path, name, change, told):
+    dataset = edited(shuffled(runtime, cache))
+    dataset.save_state(tmp_path)
+    dataset.dump_config(tmp_path)
+    rewrite(tmp_path / name, change)
+    with pytest.raises(drt.CorruptError, match=told) as error:
+        load(name, tmp_path, runtime, cache)
+    assert str(tmp_path / name.removesuffix(".json")) in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["state.json", "config.json"])
+def test_what_a_later_release_saved_is_told(runtime, cache, tmp_path, name):
+    dataset = shuffled(runtime, cache)
+    dataset.save_state(tmp_path)
+    dataset.dump_config(tmp_path)
+    rewrite(tmp_path / name, lambda document: document.update(version=2))
+    with pytest.raises(drt.UnsupportedError, match=rf"{name}: found version 2"):
+        load(name, tmp_path, runtime, cache)
+
+
+def stream_of(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+NO_TABLES = {
+    "nothing": b"",
+    "no message": b"\xff\xff\xff\xff\x20\0\0\0" + b"\x7f" * 32,
+    "cut": stream_of(pa.table({"a": range(100)}))[:-200],
+    "no text": stream_of(pa.table({"a": ["abcdefgh"]})).replace(b"abcdefgh", b"\xff" * 8),
+}
+
+
+@pytest.mark.parametrize("name", ["state.json", "config.json"])
+@pytest.mark.parametrize("kind", NO_TABLES)
+def test_a_table_that_arrow_does_not_take_is_told(runtime, cache, tmp_path, name, kind):
+    stem = name.removesuffix(".json")
+    dataset = edited(shuffled(runtime, cache))
+    dataset.save_state(tmp_path)
+    dataset.dump_config(tmp_path)
+    stream = NO_TABLES[kind]
+    digest = blake3(stream)
+    file = f"{stem}-table-{digest}.arrows"
+    (tmp_path / file).write_bytes(stream)
+    entry = {"file": file, "blake3": digest, "size_bytes": len(stream)}
+    rewrite(tmp_path / name, lambda document: document["table"].update(entry))
+    with pytest.raises(drt.CorruptError, match=file):
+        load(name, tmp_path, runtime, cache)
+
+
+def test_an_empty_path_is_no_directory(runtime, cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dataset = shuffled(runtime, cache)
+    calls = dataset.save_state, dataset.load_state, dataset.dump_config, dataset.from_config
+    for call in calls:
+        with pytest.raises(drt.InvalidInputError, match="path is empty"):
+            call("")
+    assert [path.name for path in tmp_path.iterdir()] == ["caches"]
 
 
 def test_saved_files_obey_their_schemas(runtime, cache, tmp_path):

@@ -1,12 +1,13 @@
 """Workers read the epoch that their trainer's process set last, however they were started."""
 
+import functools
 import multiprocessing
 import os
 import pickle
 
 import polars as pl
 import pytest
-from conftest import identities, numbered, opened, written
+from conftest import identities, numbered, opened, run_script, written
 
 import dataset_rt as drt
 
@@ -47,11 +48,19 @@ def serve(pipe, dataset):
         "digest": lambda dataset: dataset.order_digest(0, 9),
         "update": lambda dataset: dataset.update_metadata(dataset.get_metadata()),
     }
+    children = []
+    for method in METHODS:
+        context = multiprocessing.get_context(method)
+        start = functools.partial(Worker, context)
+        calls[f"start {method}"] = lambda dataset, start=start: children.append(start(dataset))
+    calls["seen by child"] = lambda _: children[-1].ask("seen")
     while (name := pipe.recv()) is not None:
         try:
             pipe.send(calls[name](dataset))
         except drt.DatasetRTError as error:
             pipe.send(error)
+    for child in children:
+        child.__exit__()
 
 
 def grandchild_sees(dataset):
@@ -161,6 +170,51 @@ def test_workers_of_workers_follow_whoever_moved_last_among_their_parents(datase
         worker.ask("set_epoch")
         dataset.set_epoch(7)
         assert worker.ask("grandchild")[0] == 100
+
+
+@pytest.mark.parametrize("second", ["fork", "spawn"])
+@pytest.mark.parametrize("first", METHODS)
+def test_children_of_workers_follow_and_read_no_old_table(dataset, first, second):
+    dataset.update_metadata(weighted(dataset))
+    with Worker(multiprocessing.get_context(first), dataset) as worker:
+        assert worker.ask(f"start {second}") is None
+        for epoch in (6, 7):
+            dataset.set_epoch(epoch)
+            assert worker.ask("seen by child") == worker.ask("seen") == seen(dataset)
+        dataset.update_metadata(dataset.get_metadata().head(9))
+        for name in ("seen", "seen by child"):
+            error = worker.ask(name)
+            assert isinstance(error, drt.ConflictError), (name, error)
+
+
+@pytest.mark.parametrize("second", ["fork", "spawn"])
+def test_children_of_a_worker_follow_it_when_it_moves(dataset, second):
+    with Worker(multiprocessing.get_context("fork"), dataset) as worker:
+        worker.ask(f"start {second}")
+        worker.ask("set_epoch")
+        dataset.set_epoch(7)
+        assert worker.ask("seen by child")[0] == 100
+        dataset.update_metadata(weighted(dataset))
+        assert worker.ask("seen by child")[0] == 100
+        worker.ask("update")
+        assert isinstance(worker.ask("seen by child"), drt.ConflictError)
+
+
+def test_who_was_forked_unseen_does_not_start_others(cache):
+    script = """
+        import ctypes, os, sys
+        import dataset_rt as drt
+        dataset = drt.open_dataset(sys.argv[1], seed=3, shuffle=True)
+        child = ctypes.PyDLL(None).fork()
+        if child == 0:
+            try:
+                dataset._native.hand_over(True)
+            except drt.UnsupportedError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+    """
+    assert "without Python's knowledge" in run_script(script, cache)
 
 
 @pytest.mark.parametrize("method", METHODS)

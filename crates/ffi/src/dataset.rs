@@ -31,9 +31,12 @@ pub type CursorFields = (u64, u64, u64, bool, u64);
 /// Rank, world size, samples of a global batch if given, and whether a short one is left out.
 pub type RankFields = (u64, u64, Option<u64>, bool);
 
-/// Directories, contents, cursor, memory (descriptor, process, name), page (descriptor, table).
+/// Directories, contents, cursor, memory (descriptor, process, name), pages.
 type HandoverFields =
-    (Vec<PathBuf>, Vec<String>, CursorFields, Option<(i32, u32, String)>, Option<(i32, u64)>);
+    (Vec<PathBuf>, Vec<String>, CursorFields, Option<(i32, u32, String)>, Option<PagesFields>);
+
+/// Descriptor and number of each page to follow, nearest first, and the table they must speak of.
+pub type PagesFields = (Vec<(i32, usize)>, u64);
 
 /// A dataset of one or more caches.
 #[pyclass(frozen, module = "dataset_rt._native")]
@@ -237,26 +240,25 @@ impl NativeDataset {
         })
     }
 
-    fn save_document_with_table(
+    fn save_config_with_table(
         &self,
         py: Python<'_>,
         directory: PathBuf,
-        stem: &str,
-        document: &str,
+        contents: &str,
     ) -> PyResult<()> {
         guarded(py, || {
             attended(py, |attend| {
-                let store = &LocalStore;
-                self.dataset.save_document_with_table(store, &directory, stem, document, attend)
+                self.dataset.save_config_with_table(&LocalStore, &directory, contents, attend)
             })
         })
     }
 
-    #[pyo3(signature = (document, table, edited))]
+    #[pyo3(signature = (directory, contents, table, edited))]
     fn load_state_with_table(
         &self,
         py: Python<'_>,
-        document: &str,
+        directory: PathBuf,
+        contents: &str,
         table: Option<&Bound<'_, PyAny>>,
         edited: Vec<String>,
     ) -> PyResult<()> {
@@ -264,12 +266,12 @@ impl NativeDataset {
             let imported = guarded_once(|_| Ok(table.map(import_batches).transpose()));
             let imported = imported.map_err(|e| to_py(py, &e))??;
             attended(py, |attend| {
-                let Some((schema, batches)) = &imported else {
-                    return self.dataset.load_state_with_table(document, None, attend);
-                };
-                guarded_once(|_| validate(batches, attend))?;
-                let table = Some((schema, batches.as_slice(), edited.as_slice()));
-                self.dataset.load_state_with_table(document, table, attend)
+                let mut table = None;
+                if let Some((schema, batches)) = &imported {
+                    guarded_once(|_| validate(batches, attend))?;
+                    table = Some((schema, batches.as_slice(), edited.as_slice()));
+                }
+                self.dataset.load_state_with_table(&directory, contents, table, attend)
             })
         })
     }
@@ -324,20 +326,20 @@ impl NativeDataset {
         self.dataset.sources()
     }
 
-    /// Rows of the table, and samples per epoch of all ranks.
+    /// Samples per epoch of all ranks, if that was set since the table was handed in.
     #[getter]
-    fn lengths(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        guarded(py, || self.dataset.lengths().map_err(|e| to_py(py, &e)))
+    fn epoch_len_set(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        guarded(py, || self.dataset.epoch_len_set().map_err(|e| to_py(py, &e)))
     }
 
     /// What a pickle carries: see [`Handover`].
     fn hand_over(&self, py: Python<'_>, is_started: bool) -> PyResult<HandoverFields> {
         guarded(py, || {
             let handover = attended(py, |attend| self.dataset.hand_over(is_started, attend))?;
-            let Handover { directories, contents, cursor, memory, page } = handover;
+            let Handover { directories, contents, cursor, memory, pages } = handover;
             let Cursor { position, epoch, len, len_was_set, read } = cursor;
             let cursor = (position, epoch, len, len_was_set, read);
-            Ok((directories, contents, cursor, memory, page))
+            Ok((directories, contents, cursor, memory, pages))
         })
     }
 

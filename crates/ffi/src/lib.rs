@@ -34,6 +34,7 @@ mod write;
 
 use std::path::PathBuf;
 
+use dataset_rt_runtime::{Form, LoadedFiles, LoadedTable, load_files as load};
 use dataset_rt_storage::format::name::normalise_names;
 use dataset_rt_storage::store::LocalStore;
 use dataset_rt_storage::write::{
@@ -120,17 +121,19 @@ fn begin_exit(py: Python<'_>) {
     ending::begin_exit(py);
 }
 
-/// Document, and bytes of the table and its edited columns if there is one.
-type LoadedFields<'py> = (String, Option<(Bound<'py, PyBytes>, Vec<String>)>);
+/// Contents, and path, bytes, rows and edited columns of the table if there is one.
+type LoadedFields<'py> = (String, Option<(PathBuf, Bound<'py, PyBytes>, u64, Vec<String>)>);
 
 /// What was saved together in a directory.
 #[pyfunction]
 fn load_files<'py>(py: Python<'py>, directory: PathBuf, stem: &str) -> PyResult<LoadedFields<'py>> {
-    let loaded = guarded(py, || {
-        attended(py, |attend| dataset_rt_runtime::load_files(&directory, stem, attend))
-    })?;
-    let table = loaded.table.map(|(bytes, edited)| (PyBytes::new(py, &bytes), edited));
-    Ok((loaded.document, table))
+    let LoadedFiles { contents, table } =
+        guarded(py, || attended(py, |attend| load(&directory, Form::of_stem(stem)?, attend)))?;
+    let fields = |table: LoadedTable| {
+        let LoadedTable { path, bytes, rows, edited } = table;
+        (path, PyBytes::new(py, &bytes), rows, edited)
+    };
+    Ok((contents, table.map(fields)))
 }
 
 /// Fails as a bug would; the tests show that it arrives as an exception.

@@ -10,7 +10,7 @@ use dataset_rt_storage::store::{IoMode, MemoryFile, SharedPage};
 use dataset_rt_storage::{Error, Result};
 use pyo3::prelude::*;
 
-use crate::dataset::{CursorFields, NativeDataset, RankFields};
+use crate::dataset::{CursorFields, NativeDataset, PagesFields, RankFields};
 use crate::failure::{attended, guarded, to_py, without_lock};
 use crate::write::{Outcome, WriteArguments, write_source};
 
@@ -109,14 +109,14 @@ impl NativeRuntime {
         cursor: Option<CursorFields>,
         rank: RankFields,
         memory: Option<(Option<u32>, i32, String)>,
-        page: Option<(i32, u64)>,
+        pages: Option<PagesFields>,
     ) -> PyResult<NativeDataset> {
         guarded(py, || {
             self.check_open(py)?;
             let read = options.to_read_options().map_err(|e| to_py(py, &e))?;
             let pool = Arc::clone(&self.pool);
             let dataset = attended(py, |attend| {
-                let received = received(contents, cursor, rank, memory, page)?;
+                let received = received(contents, cursor, rank, memory, pages)?;
                 Dataset::take_over(&paths, read, pool, received, attend)
             })?;
             NativeDataset::new(py, dataset, Arc::clone(&self.pool), options.zero_copy)
@@ -129,7 +129,7 @@ fn received(
     cursor: Option<CursorFields>,
     (rank, world_size, global_batch, drop_last): RankFields,
     memory: Option<(Option<u32>, i32, String)>,
-    page: Option<(i32, u64)>,
+    pages: Option<PagesFields>,
 ) -> Result<Received> {
     let restore = |(position, epoch, len, len_was_set, read)| {
         let cursor = Cursor::restore(position, epoch, len, len_was_set, read);
@@ -152,11 +152,16 @@ fn received(
             Some((found, name))
         }
     };
-    let page = match page {
+    let pages = match pages {
         None => None,
-        Some((descriptor, table)) => Some((SharedPage::from_descriptor(descriptor)?, table)),
+        Some((places, table)) => {
+            let pages = places.iter().map(|&(descriptor, number)| {
+                SharedPage::from_descriptor(descriptor, number).map(Arc::new)
+            });
+            Some((pages.collect::<Result<_>>()?, table))
+        }
     };
-    Ok(Received { contents, cursor, partition, memory, page })
+    Ok(Received { contents, cursor, partition, memory, pages })
 }
 
 /// More threads than this are a mistake in the call, not a wish.

@@ -3,9 +3,9 @@
 //!
 //! A worker of a loader is to read the epoch that its trainer set last. Whoever moves a cursor
 //! writes it into a page of memory that its children see; a child follows that page until it moves
-//! its cursor itself. Pages are made before a fork, by [`Lineage::share_with_forks`], and for a
+//! its cursor itself. A page is made before a fork, by [`Lineage::share_with_forks`], or for a
 //! process that is started anew, by [`Lineage::share_with_started`]: a cursor that nobody follows
-//! costs nothing.
+//! costs nothing. Children of children get the pages of all whom their parent follows.
 //!
 //! A page has two places for the cursor and a counter that tells which one holds: the writer fills
 //! the other one and counts up. A reader is disturbed only if the writer goes on while it reads,
@@ -74,14 +74,17 @@ impl Notice {
 
 /// Whom a cursor follows, and who may follow it.
 pub struct Lineage {
-    /// The process whose these pages are.
+    /// The process whose `page` this is.
     process: u32,
     /// Number of the table that this process reads: grows with each one handed in.
     table: u64,
-    for_forks: Option<Arc<SharedPage>>,
-    for_started: Option<Arc<SharedPage>>,
-    /// Pages of the processes this one descends from, nearest first; none when it follows nobody.
-    followed: Vec<Arc<SharedPage>>,
+    /// What the children of this process follow.
+    page: Option<Arc<SharedPage>>,
+    /// Pages of the processes this one descends from, nearest first.
+    parents: Vec<Arc<SharedPage>>,
+    /// It follows nobody any more. The pages of its parents stay: their descriptors may be on
+    /// their way to a process that is being started.
+    is_apart: bool,
     /// Why children cannot follow.
     failed: Option<Error>,
 }
@@ -89,24 +92,23 @@ pub struct Lineage {
 impl Lineage {
     /// Of a cursor that follows nobody.
     pub fn new() -> Self {
-        Self {
-            process: fork_gate::process(),
-            table: 0,
-            for_forks: None,
-            for_started: None,
-            followed: Vec::new(),
-            failed: None,
-        }
+        Self::following(Vec::new(), 0)
     }
 
-    /// Of a cursor that follows a page, as long as that speaks of table number `table`.
-    pub fn following(page: SharedPage, table: u64) -> Self {
-        Self { table, followed: vec![Arc::new(page)], ..Self::new() }
+    /// Of a cursor that follows pages, nearest first, as long as they speak of table number
+    /// `table`.
+    pub fn following(parents: Vec<Arc<SharedPage>>, table: u64) -> Self {
+        let process = fork_gate::process();
+        Self { process, table, page: None, parents, is_apart: false, failed: None }
     }
 
     /// Number of the table, for [`Lineage::following`].
     pub fn table(&self) -> u64 {
         self.table
+    }
+
+    fn followed(&self) -> &[Arc<SharedPage>] {
+        if self.is_apart { &[] } else { &self.parents }
     }
 
     /// Brings `cursor` to where the process that is followed left it.
@@ -117,12 +119,9 @@ impl Lineage {
         if self.process != fork_gate::process() {
             self.become_child()?;
         }
-        if self.followed.is_empty() {
-            return Ok(());
-        }
-        let notices = self.followed.iter().map(|page| Notice::read(page));
         let mut nearest = None;
-        for notice in notices {
+        for page in self.followed() {
+            let notice = Notice::read(page);
             nearest = Some(notice);
             if !notice.follows_another {
                 break;
@@ -145,16 +144,18 @@ impl Lineage {
             return Err(error.clone());
         }
         self.process = fork_gate::process();
-        self.for_started = None;
-        if let Some(page) = self.for_forks.take() {
-            self.followed.insert(0, page);
+        if std::mem::take(&mut self.is_apart) {
+            self.parents.clear();
+        }
+        if let Some(page) = self.page.take() {
+            self.parents.insert(0, page);
         }
         Ok(())
     }
 
     /// Follows nobody from now on. Call [`Lineage::tell`] then.
     pub fn part(&mut self) {
-        self.followed.clear();
+        self.is_apart = true;
     }
 
     /// Another table was handed in.
@@ -164,51 +165,49 @@ impl Lineage {
 
     /// Tells all who follow where the cursor stands now.
     pub fn tell(&self, cursor: Cursor) {
-        let mut pages = self.for_forks.iter().chain(&self.for_started).peekable();
-        // Whoever was forked past our hooks has the pages of its parent.
-        if pages.peek().is_none() || self.process != std::process::id() {
-            return;
+        let Some(page) = &self.page else { return };
+        // Whoever was forked past our hooks has the page of its parent.
+        if self.process == std::process::id() {
+            let follows_another = !self.followed().is_empty();
+            Notice { cursor, table: self.table, follows_another }.write(page);
         }
-        let follows_another = !self.followed.is_empty();
-        let notice = Notice { cursor, table: self.table, follows_another };
-        pages.for_each(|page| notice.write(page));
     }
 
     /// Makes sure that a child which is forked now can follow; it gets an error otherwise.
     pub fn share_with_forks(&mut self, cursor: &mut Cursor) {
         // A stale table is told to whoever asks for a sample.
         let _ = self.follow(cursor);
-        if self.for_forks.is_some() || self.process != fork_gate::process() {
+        if self.process != fork_gate::process() {
             return;
         }
-        match SharedPage::anonymous() {
-            Ok(page) => {
-                self.for_forks = Some(Arc::new(page));
-                self.failed = None;
-                self.tell(*cursor);
-            }
-            Err(error) => {
-                let place = "the position in the stream could not be shared with this process";
-                self.failed = Some(error.within(place));
-            }
-        }
+        let place = "the position in the stream could not be shared with this process";
+        self.failed = self.make_page(*cursor).err().map(|error| error.within(place));
     }
 
-    /// The descriptor of a page that a process which is started anew can follow. This one follows
-    /// nobody from now on.
+    /// Descriptors and numbers of the pages that a process which is started anew can follow,
+    /// nearest first; open as long as this lives.
     ///
     /// # Errors
-    /// As the system fails.
-    pub fn share_with_started(&mut self, cursor: Cursor) -> Result<RawFd> {
-        let page = match &self.for_started {
-            Some(page) => Arc::clone(page),
-            None => Arc::new(SharedPage::with_descriptor()?),
-        };
-        let descriptor = page.descriptor();
-        self.for_started = Some(page);
-        self.part();
-        self.tell(cursor);
-        descriptor.ok_or_else(|| Error::internal("a page for others has no descriptor"))
+    /// As the system fails; `Unsupported` in a child forked past our hooks, which cannot tell
+    /// anybody where it stands.
+    pub fn share_with_started(&mut self, cursor: Cursor) -> Result<Vec<(RawFd, usize)>> {
+        if self.process != std::process::id() {
+            return Err(Error::unsupported(
+                "this process was forked without Python's knowledge (os.fork tells it), so a \
+                 process that it starts could not follow its dataset; open the dataset here",
+            ));
+        }
+        self.make_page(cursor)?;
+        let pages = self.page.iter().chain(self.followed());
+        Ok(pages.map(|page| page.place()).collect())
+    }
+
+    fn make_page(&mut self, cursor: Cursor) -> Result<()> {
+        if self.page.is_none() {
+            self.page = Some(Arc::new(SharedPage::new()?));
+            self.tell(cursor);
+        }
+        Ok(())
     }
 }
 
@@ -230,8 +229,23 @@ mod tests {
     }
 
     fn started_by(parent: &mut Lineage, cursor: Cursor) -> Lineage {
-        let descriptor = parent.share_with_started(cursor).unwrap();
-        Lineage::following(SharedPage::from_descriptor(descriptor).unwrap(), parent.table())
+        let places = parent.share_with_started(cursor).unwrap();
+        let pages = places.iter().map(|&(descriptor, number)| {
+            Arc::new(SharedPage::from_descriptor(descriptor, number).unwrap())
+        });
+        Lineage::following(pages.collect(), parent.table())
+    }
+
+    /// What a fork of `parent` would be.
+    fn forked_by(parent: &mut Lineage, cursor: Cursor) -> Lineage {
+        parent.share_with_forks(&mut cursor.clone());
+        let pages = parent.page.iter().chain(parent.followed()).cloned();
+        Lineage::following(pages.collect(), parent.table())
+    }
+
+    fn seen_by(lineage: &mut Lineage) -> Result<Cursor> {
+        let mut seen = at(0);
+        lineage.follow(&mut seen).map(|()| seen)
     }
 
     #[test]
@@ -263,26 +277,33 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_only_repeats_leads_to_the_next() {
-        let mut first = Lineage::new();
-        let mut second = started_by(&mut first, at(0));
-        second.share_with_forks(&mut at(0));
-        // What a fork of the second would inherit.
-        let pages = second.for_forks.iter().chain(&second.followed).cloned().collect();
-        let mut third = Lineage { followed: pages, ..Lineage::new() };
-        let mut seen = at(0);
-        first.tell(at(7));
-        third.follow(&mut seen).unwrap();
-        assert_eq!(seen, at(7));
-        second.part();
-        second.tell(at(9));
-        third.follow(&mut seen).unwrap();
-        assert_eq!(seen, at(9));
+    fn children_of_children_follow_all_whom_their_parent_follows() {
+        let ways: [fn(&mut Lineage, Cursor) -> Lineage; 2] = [started_by, forked_by];
+        for (one, two) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let mut first = Lineage::new();
+            let mut second = ways[one](&mut first, at(1));
+            let mut third = ways[two](&mut second, at(1));
+            first.tell(at(7));
+            assert_eq!(seen_by(&mut second).unwrap(), at(7));
+            assert_eq!(seen_by(&mut third).unwrap(), at(7));
+            first.count_table();
+            first.tell(at(8));
+            assert!(seen_by(&mut second).is_err());
+            assert!(seen_by(&mut third).is_err());
+            // From here on the nearest one goes its own way, with the table that both have.
+            second.part();
+            second.tell(at(9));
+            assert_eq!(seen_by(&mut third).unwrap(), at(9));
+            assert_eq!(seen_by(&mut ways[two](&mut second, at(9))).unwrap(), at(9));
+            second.count_table();
+            second.tell(at(10));
+            assert!(seen_by(&mut third).is_err());
+        }
     }
 
     #[test]
     fn nobody_reads_half_of_a_cursor() {
-        let page = SharedPage::anonymous().unwrap();
+        let page = SharedPage::new().unwrap();
         let notice = |epoch| Notice { cursor: at(epoch), table: epoch, follows_another: false };
         notice(0).write(&page);
         let ended = AtomicBool::new(false);

@@ -4,8 +4,10 @@
 use dataset_rt_sampler::{Cursor, SAMPLER_VERSION};
 use dataset_rt_storage::{Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::dataset::Dataset;
+use crate::saved_document::parsed;
 use crate::snapshot::Snapshot;
 use crate::windows::cursor_error;
 
@@ -123,9 +125,12 @@ impl Dataset {
         snapshot: &Snapshot,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Cursor> {
-        let saved: SavedState = serde_json::from_str(text)
-            .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}; pass what state_dict() returned, not a \
-                 checkpoint that holds it")))?;
+        let saved: SavedState = serde_json::from_str(text).map_err(|e| {
+            Error::invalid(format!(
+                "this is no saved state of a dataset: {e}; pass what state_dict() returned, not a \
+                 checkpoint that holds it"
+            ))
+        })?;
         let digest = snapshot.prepare(attend)?.digest().to_string();
         self.checked(&saved, snapshot.table().rows(), &digest)
     }
@@ -167,4 +172,12 @@ impl Dataset {
         Cursor::restore(window_start, epoch, epoch_len, epoch_len_was_set, read)
             .map_err(cursor_error)
     }
+}
+
+/// Whether a state that was read from a sound file has the fields of one.
+///
+/// # Errors
+/// `Corrupt` naming what is wrong.
+pub fn check_fields(state: &Value) -> Result<()> {
+    parsed::<SavedState>("state", state).map(drop)
 }

@@ -1,8 +1,8 @@
 //! A small JSON document and, beside it, the table it speaks of, saved so that a crash leaves the
-//! old pair or the new one. Knows nothing of what the document says.
+//! old pair or the new one. Knows nothing of what the document says beyond that.
 //!
 //! ```text
-//! directory/state.json                  names its table and the BLAKE3 of it
+//! directory/state.json                   names its table, the BLAKE3 of it, and its own
 //! directory/state-table-<BLAKE3>.arrows  Arrow IPC stream
 //! ```
 //! The table is complete and durable under its own name before the document that names it takes
@@ -15,28 +15,16 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use dataset_rt_storage::store::{EntryKind, IoMode, ReadFile, Store, StoreFile};
 use dataset_rt_storage::{Error, Kind, Result};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::handover::write_table;
+use crate::saved_document::{Form, TableEntry, decode, encode};
 
 /// More is no document of ours.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes between two looks for signals.
 const PIECE_BYTES: usize = 8 << 20;
-/// The table's place in a document.
-const TABLE: &str = "table";
-
-/// What a document says of its table.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TableEntry {
-    file: String,
-    blake3: String,
-    size_bytes: u64,
-    rows: u64,
-    edited: Vec<String>,
-}
+/// How often a table that is gone is looked for: whoever saves meanwhile removes the old one.
+const ATTEMPTS: usize = 16;
 
 /// A table that a user handed in.
 pub struct SavedTable<'a> {
@@ -51,40 +39,56 @@ pub struct SavedTable<'a> {
 /// A document and its table as they were read.
 #[derive(Debug)]
 pub struct LoadedFiles {
-    /// The document, its entry about the table taken out.
-    pub document: String,
-    /// The table as an Arrow IPC stream, and its edited columns.
-    pub table: Option<(Vec<u8>, Vec<String>)>,
+    /// What the document says, a JSON object.
+    pub contents: String,
+    /// The table, if there is one.
+    pub table: Option<LoadedTable>,
 }
 
-/// Saves `document`, a JSON object, as `<stem>.json` in `directory`, which is made when it is
+/// A table as it was read.
+#[derive(Debug)]
+pub struct LoadedTable {
+    /// Where it was.
+    pub path: PathBuf,
+    /// An Arrow IPC stream.
+    pub bytes: Vec<u8>,
+    /// Rows that it must have.
+    pub rows: u64,
+    /// Stored columns whose values differ from those of the caches.
+    pub edited: Vec<String>,
+}
+
+/// Saves `contents`, a JSON object, as `<stem>.json` in `directory`, which is made when it is
 /// missing, with the table it speaks of, if any.
 ///
 /// # Errors
-/// `Unavailable` while another process saves there, else as the file system fails, or what
+/// `Unavailable` while another save goes on there, else as the file system fails, or what
 /// `attend` returned. What was saved before is there then as it was.
 pub fn save_files(
     store: &dyn Store,
     directory: &Path,
-    stem: &str,
-    document: &str,
+    form: Form,
+    contents: &str,
     table: Option<&SavedTable<'_>>,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
+    check_named(directory)?;
     make_directories(store, directory)?;
     let Some(_lock) = store.lock_dir(directory)? else {
-        let text = format!("another process is saving in {}; try again", directory.display());
-        return Err(Error::new(Kind::Unavailable, text));
+        return Err(Error::new(
+            Kind::Unavailable,
+            format!(
+                "another process, or another thread of this one, is saving in {}; try again",
+                directory.display()
+            ),
+        ));
     };
-    let files = Files { store, directory, stem };
-    let mut document: Map<String, Value> = serde_json::from_str(document)
-        .map_err(|e| Error::invalid(format!("a document that is no JSON object: {e}")))?;
+    let files = Files { store, directory, form };
     let before = store.list_dir(directory)?;
     let entry = table.map(|table| files.save_table(table, attend)).transpose()?;
-    let name = entry.as_ref().map(|entry| entry.file.clone());
-    let entry = serde_json::to_value(entry).map_err(|e| Error::internal(e.to_string()))?;
-    document.insert(TABLE.to_owned(), entry);
-    if let Err(error) = files.save_document(document) {
+    let document = encode(form, contents, entry.as_ref());
+    let name = entry.map(|entry| entry.file);
+    if let Err(error) = document.and_then(|document| files.save_document(&document)) {
         if let Some(name) = name.filter(|name| !before.contains(&PathBuf::from(name))) {
             // It may be that only the answer was lost: then the document names it.
             if !files.names(&name) {
@@ -94,6 +98,13 @@ pub fn save_files(
         return Err(error);
     }
     files.remove_others(name.as_deref());
+    Ok(())
+}
+
+fn check_named(directory: &Path) -> Result<()> {
+    if directory.as_os_str().is_empty() {
+        return Err(Error::invalid("the path is empty; name a directory, \".\" for this one"));
+    }
     Ok(())
 }
 
@@ -121,24 +132,20 @@ fn make_directories(store: &dyn Store, directory: &Path) -> Result<()> {
 struct Files<'a> {
     store: &'a dyn Store,
     directory: &'a Path,
-    stem: &'a str,
+    form: Form,
 }
 
 impl Files<'_> {
-    fn table_prefix(&self) -> String {
-        format!("{}-table-", self.stem)
-    }
-
     fn save_table(
         &self,
         table: &SavedTable<'_>,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<TableEntry> {
-        let partial = self.directory.join(format!(".{}-table.partial", self.stem));
+        let partial = self.directory.join(format!(".{}-table.partial", self.form.stem));
         let (hash, size_bytes) = self.write(&partial, |out| {
             write_table(table.schema, table.batches, out, &unexplained, attend)
         })?;
-        let file = format!("{}{}.arrows", self.table_prefix(), hash.to_hex());
+        let file = self.form.table_name(&hash.to_hex());
         self.store.replace_file(&partial, &self.directory.join(&file))?;
         self.store.sync_dir(self.directory)?;
         let rows = table.batches.iter().map(|batch| batch.num_rows() as u64).sum();
@@ -146,17 +153,15 @@ impl Files<'_> {
         Ok(TableEntry { file, blake3: hash.to_hex().to_string(), size_bytes, rows, edited })
     }
 
-    fn save_document(&self, document: Map<String, Value>) -> Result<()> {
-        let text = serde_json::to_string_pretty(&Value::Object(document))
-            .map_err(|e| Error::internal(e.to_string()))?;
-        let partial = self.directory.join(format!(".{}.partial", self.stem));
-        self.write(&partial, |out| out.write_all(text.as_bytes()).map_err(|e| unexplained(&e)))?;
+    fn save_document(&self, document: &[u8]) -> Result<()> {
+        let partial = self.directory.join(format!(".{}.partial", self.form.stem));
+        self.write(&partial, |out| out.write_all(document).map_err(|e| unexplained(&e)))?;
         self.store.replace_file(&partial, &self.document_path())?;
         self.store.sync_dir(self.directory)
     }
 
     fn document_path(&self) -> PathBuf {
-        self.directory.join(format!("{}.json", self.stem))
+        document_path(self.directory, self.form)
     }
 
     /// Writes a file that nobody looks for, and makes it durable; nothing is left of it on error.
@@ -189,7 +194,7 @@ impl Files<'_> {
     fn remove_others(&self, kept: Option<&str>) {
         let Ok(names) = self.store.list_dir(self.directory) else { return };
         for name in names.iter().filter_map(|name| name.to_str()) {
-            if name.starts_with(&self.table_prefix()) && Some(name) != kept {
+            if name.starts_with(&self.form.table_prefix()) && Some(name) != kept {
                 let _ = self.store.remove_tree(&self.directory.join(name));
             }
         }
@@ -224,48 +229,74 @@ impl Write for HashedWriter {
     }
 }
 
-/// Reads what [`save_files`] saved, the table's digest checked.
+/// Where a document is.
+pub fn document_path(directory: &Path, form: Form) -> PathBuf {
+    directory.join(format!("{}.json", form.stem))
+}
+
+/// Reads what [`save_files`] saved, all digests checked. Whoever saves meanwhile is no error: the
+/// old pair is read, or the new one.
 ///
 /// # Errors
-/// `NotFound` when nothing is saved there, `Corrupt` for what is not what was saved.
+/// `NotFound` when nothing is saved there, `Corrupt` for what is not what was saved, `Unsupported`
+/// for what another version saved, `Unavailable` when others save there all the time.
 pub fn load_files(
     directory: &Path,
-    stem: &str,
+    form: Form,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<LoadedFiles> {
-    let path = directory.join(format!("{stem}.json"));
-    let place = |error: Error| error.within(path.display());
-    let bytes = read(&path, DOCUMENT_BYTES_MAX, attend)?;
-    let mut document: Map<String, Value> = serde_json::from_slice(&bytes)
-        .map_err(|e| place(Error::corrupt(format!("no JSON object: {e}; save it again"))))?;
-    let entry = document.remove(TABLE).unwrap_or(Value::Null);
-    let entry: Option<TableEntry> = serde_json::from_value(entry)
-        .map_err(|e| place(Error::corrupt(format!("its table: {e}; save it again"))))?;
-    let document = serde_json::to_string(&document).map_err(|e| Error::internal(e.to_string()))?;
-    let Some(entry) = entry else { return Ok(LoadedFiles { document, table: None }) };
-    let is_plain = entry.file.starts_with(&format!("{stem}-table-")) && !entry.file.contains('/');
-    if !is_plain {
-        let text = format!("names a table {:?}, which is not beside it", entry.file);
-        return Err(place(Error::corrupt(text)));
+    check_named(directory)?;
+    let path = document_path(directory, form);
+    let mut before = None;
+    for _ in 0..ATTEMPTS {
+        let bytes = read(&path, DOCUMENT_BYTES_MAX, attend)?;
+        let (contents, entry) = decode(form, &bytes).map_err(|e| e.within(path.display()))?;
+        let Some(entry) = entry else { return Ok(LoadedFiles { contents, table: None }) };
+        match load_table(directory, entry, attend) {
+            Err(error) if error.kind() == Kind::NotFound => {
+                let is_same = before.as_ref() == Some(&bytes);
+                before = Some(bytes);
+                if is_same {
+                    return Err(error.within(path.display()));
+                }
+            }
+            table => return Ok(LoadedFiles { contents, table: Some(table?) }),
+        }
     }
-    let path = directory.join(&entry.file);
-    let table = read(&path, entry.size_bytes, attend)?;
+    Err(Error::new(
+        Kind::Unavailable,
+        format!("others save in {} all the time; try again", directory.display()),
+    ))
+}
+
+fn load_table(
+    directory: &Path,
+    entry: TableEntry,
+    attend: &mut dyn FnMut() -> Result<()>,
+) -> Result<LoadedTable> {
+    let TableEntry { file, blake3, size_bytes, rows, edited } = entry;
+    let path = directory.join(file);
+    let bytes = read(&path, size_bytes, attend)?;
+    let differs = |field: &str, found: &str, expected: &str| {
+        Err(Error::corrupt(format!(
+            "{}: found {field} {found}; expected {expected}; save it again",
+            path.display()
+        )))
+    };
+    let size = bytes.len() as u64;
+    if size != size_bytes {
+        return differs("size_bytes", &size.to_string(), &size_bytes.to_string());
+    }
     let mut hasher = blake3::Hasher::new();
-    for piece in table.chunks(PIECE_BYTES) {
+    for piece in bytes.chunks(PIECE_BYTES) {
         attend()?;
         hasher.update(piece);
     }
     let found = hasher.finalize().to_hex();
-    if *found != *entry.blake3 {
-        return Err(Error::corrupt(format!(
-            "{}: found BLAKE3 {found} of {} bytes; expected {} of {} bytes; save it again",
-            path.display(),
-            table.len(),
-            entry.blake3,
-            entry.size_bytes
-        )));
+    if *found != *blake3 {
+        return differs("blake3", &found, &blake3);
     }
-    Ok(LoadedFiles { document, table: Some((table, entry.edited)) })
+    Ok(LoadedTable { path, bytes, rows, edited })
 }
 
 /// All bytes of a file that has at most `bytes_max`: copied, since files there come and go.
@@ -302,151 +333,4 @@ fn read(path: &Path, bytes_max: u64, attend: &mut dyn FnMut() -> Result<()>) -> 
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::fs;
-    use std::sync::Arc;
-
-    use arrow_array::UInt64Array;
-    use arrow_schema::{DataType, Field, Schema};
-    use dataset_rt_storage::store::{CrashStore, Fault, FaultyStore, LocalStore};
-    use tempfile::tempdir;
-
-    use super::*;
-
-    fn batch(first: u64) -> RecordBatch {
-        let field = Field::new("sample_id", DataType::UInt64, false);
-        let column = UInt64Array::from_iter_values(first..first + 5);
-        RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(column)]).unwrap()
-    }
-
-    fn save(store: &dyn Store, directory: &Path, number: u64, has_table: bool) -> Result<()> {
-        let batches = [batch(number)];
-        let schema = batches[0].schema();
-        let edited = [format!("column {number}")];
-        let table = SavedTable { schema: &schema, batches: &batches, edited: &edited };
-        let document = format!("{{\"number\": {number}}}");
-        let table = has_table.then_some(&table);
-        save_files(store, directory, "state", &document, table, &mut || Ok(()))
-    }
-
-    /// The number that is saved, its table checked.
-    fn load(directory: &Path) -> Result<u64> {
-        let loaded = load_files(directory, "state", &mut || Ok(()))?;
-        let document: Value = serde_json::from_str(&loaded.document).unwrap();
-        let number = document["number"].as_u64().unwrap();
-        if let Some((bytes, edited)) = loaded.table {
-            assert_eq!(edited, [format!("column {number}")]);
-            let reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..], None).unwrap();
-            let found: Vec<RecordBatch> = reader.map(|batch| batch.unwrap()).collect();
-            assert_eq!(found, [batch(number)]);
-        }
-        Ok(number)
-    }
-
-    fn names(directory: &Path) -> BTreeSet<String> {
-        let entries = fs::read_dir(directory).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-
-    #[test]
-    fn what_is_saved_comes_back_and_old_tables_go() {
-        let root = tempdir().unwrap();
-        let directory = root.path().join("a/b");
-        assert_eq!(load(&directory).unwrap_err().kind(), Kind::NotFound);
-        for (number, has_table, files) in [(1, true, 2), (2, true, 2), (3, false, 1), (4, true, 2)]
-        {
-            save(&LocalStore, &directory, number, has_table).unwrap();
-            assert_eq!(load(&directory).unwrap(), number);
-            assert_eq!(names(&directory).len(), files);
-        }
-    }
-
-    #[test]
-    fn every_failure_keeps_the_old_pair_or_has_the_new_one() {
-        for fault in [Fault::Errno(5), Fault::ShortWrite, Fault::Afterwards] {
-            let mut at = 0;
-            loop {
-                let root = tempdir().unwrap();
-                save(&LocalStore, root.path(), 1, true).unwrap();
-                let store = FaultyStore::new(at, fault);
-                let outcome = save(&store, root.path(), 2, true);
-                if store.operations() <= at {
-                    outcome.unwrap();
-                    break;
-                }
-                let found = load(root.path()).unwrap();
-                assert!(found == 2 || (outcome.is_err() && found == 1), "{fault:?} at {at}");
-                // Nothing but the pair, and what the next time removes.
-                save(&LocalStore, root.path(), 3, true).unwrap();
-                assert_eq!(names(root.path()).len(), 2, "{fault:?} at {at}");
-                at += 1;
-            }
-            assert!(at > 8);
-        }
-    }
-
-    #[test]
-    fn every_power_loss_keeps_the_old_pair_or_has_the_new_one() {
-        let root = tempdir().unwrap();
-        let directory = root.path().join("saved");
-        save(&LocalStore, &directory, 1, true).unwrap();
-        let store = CrashStore::new(root.path(), true).unwrap();
-        save(&store, &directory, 2, true).unwrap();
-        let moments = store.moments();
-        let mut found = BTreeSet::new();
-        for (i, (moment, disk)) in moments.iter().enumerate() {
-            for loss in disk.losses(8, i as u64) {
-                let after = tempdir().unwrap();
-                for (path, bytes) in disk.after_loss(&loss) {
-                    let path = after.path().join(path);
-                    match bytes {
-                        Some(bytes) => fs::write(path, bytes).unwrap(),
-                        None => fs::create_dir_all(path).unwrap(),
-                    }
-                }
-                let number = load(&after.path().join("saved"));
-                let number = number.unwrap_or_else(|e| panic!("{moment}: {loss:?}: {e}"));
-                if i + 1 == moments.len() {
-                    assert_eq!(number, 2, "{moment}: {loss:?}");
-                }
-                found.insert(number);
-                save(&LocalStore, &after.path().join("saved"), 3, true).unwrap();
-            }
-        }
-        assert_eq!(found, BTreeSet::from([1, 2]));
-    }
-
-    #[test]
-    fn damaged_missing_and_foreign_files_are_told() {
-        let root = tempdir().unwrap();
-        save(&LocalStore, root.path(), 1, true).unwrap();
-        let names = names(root.path());
-        let table = root.path().join(names.iter().find(|name| name.ends_with("arrows")).unwrap());
-        let document = root.path().join("state.json");
-        let (bytes, text) = (fs::read(&table).unwrap(), fs::read_to_string(&document).unwrap());
-        let mut flipped = bytes.clone();
-        flipped[bytes.len() / 2] ^= 1;
-        for damaged in [&bytes[..bytes.len() - 1], &flipped, b"", &[&bytes[..], b"x"].concat()] {
-            fs::write(&table, damaged).unwrap();
-            assert_eq!(load(root.path()).unwrap_err().kind(), Kind::Corrupt);
-        }
-        fs::remove_file(&table).unwrap();
-        assert_eq!(load(root.path()).unwrap_err().kind(), Kind::NotFound);
-        fs::write(&table, &bytes).unwrap();
-        let elsewhere = text.replace("state-table-", "state-table-/../state-table-");
-        for foreign in ["", "[]", "{\"table\": 3}", &text[..text.len() / 2], &elsewhere] {
-            fs::write(&document, foreign).unwrap();
-            assert_eq!(load(root.path()).unwrap_err().kind(), Kind::Corrupt, "{foreign}");
-        }
-    }
-
-    #[test]
-    fn two_savers_exclude_each_other() {
-        let root = tempdir().unwrap();
-        let lock = LocalStore.lock_dir(root.path()).unwrap();
-        assert_eq!(save(&LocalStore, root.path(), 1, true).unwrap_err().kind(), Kind::Unavailable);
-        drop(lock);
-        save(&LocalStore, root.path(), 1, true).unwrap();
-    }
-}
+mod tests;

@@ -7,17 +7,22 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use dataset_rt_storage::store::Store;
 use dataset_rt_storage::{Error, Result};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::active::ActiveTable;
 use crate::dataset::Dataset;
-use crate::saved_files::{SavedTable, save_files};
+use crate::saved;
+use crate::saved_document::{Form, parsed};
+use crate::saved_files::{SavedTable, document_path, save_files};
 use crate::snapshot::Snapshot;
 
-/// Name of the files of a saved state.
-const STATE_STEM: &str = "state";
-const FORMAT: &str = "dataset_rt.saved_state";
-const VERSION: u32 = 1;
+/// What the document of a saved state says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateContents {
+    state: Value,
+}
 
 impl Dataset {
     /// Saves state and, if a user replaced it, table in `directory`; see [`save_files`].
@@ -40,38 +45,41 @@ impl Dataset {
         }
         let state: Value =
             serde_json::from_str(&state).map_err(|e| Error::internal(e.to_string()))?;
-        let document = json!({"format": FORMAT, "version": VERSION, "state": state});
-        save_with_table(&snapshot, store, directory, STATE_STEM, &document.to_string(), attend)
+        let contents = serde_json::to_string(&StateContents { state })
+            .map_err(|e| Error::internal(e.to_string()))?;
+        save_with_table(&snapshot, store, directory, Form::STATE, &contents, attend)
     }
 
-    /// Saves a document about this dataset and, if a user replaced it, the table.
+    /// Saves a configuration of this dataset and, if a user replaced it, the table.
     ///
     /// # Errors
     /// As [`save_files`].
-    pub fn save_document_with_table(
+    pub fn save_config_with_table(
         &self,
         store: &dyn Store,
         directory: &Path,
-        stem: &str,
-        document: &str,
+        contents: &str,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let snapshot = self.snapshot()?;
-        save_with_table(&snapshot, store, directory, stem, document, attend)
+        save_with_table(&snapshot, store, directory, Form::CONFIG, contents, attend)
     }
 
     /// Takes over a saved table, or the untouched one, and the state that goes with it: the next
     /// iterator begins there. On error nothing changes.
     ///
     /// # Errors
-    /// As [`Dataset::update_table`] and [`Dataset::load_state`].
+    /// `Corrupt` for contents that no dataset saves, else as [`Dataset::update_table`] and
+    /// [`Dataset::load_state`].
     pub fn load_state_with_table(
         &self,
-        document: &str,
+        directory: &Path,
+        contents: &str,
         table: Option<(&SchemaRef, &[RecordBatch], &[String])>,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let state = state_of(document)?;
+        let place = |error: Error| error.within(document_path(directory, Form::STATE).display());
+        let state = state_of(contents).map_err(place)?;
         let now = self.snapshot()?;
         let snapshot = match table {
             Some((schema, batches, edited)) => {
@@ -98,8 +106,8 @@ fn save_with_table(
     snapshot: &Snapshot,
     store: &dyn Store,
     directory: &Path,
-    stem: &str,
-    document: &str,
+    form: Form,
+    contents: &str,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     let table = snapshot.table().as_checked().map(|table| SavedTable {
@@ -107,19 +115,14 @@ fn save_with_table(
         batches: table.batches(),
         edited: table.edited(),
     });
-    save_files(store, directory, stem, document, table.as_ref(), attend)
+    save_files(store, directory, form, contents, table.as_ref(), attend)
 }
 
 /// The state in a document, as [`Dataset::load_state`] takes it.
-fn state_of(document: &str) -> Result<String> {
-    let document: Value = serde_json::from_str(document)
-        .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}")))?;
-    let (format, version) = (&document["format"], &document["version"]);
-    if format != FORMAT || version != VERSION {
-        return Err(Error::invalid(format!(
-            "found format {format}, version {version}; expected {FORMAT:?}, version {VERSION}; \
-             use the release that saved it"
-        )));
-    }
-    Ok(document["state"].to_string())
+fn state_of(contents: &str) -> Result<String> {
+    let contents: Value =
+        serde_json::from_str(contents).map_err(|e| Error::internal(e.to_string()))?;
+    let StateContents { state } = parsed("document", &contents)?;
+    saved::check_fields(&state)?;
+    Ok(state.to_string())
 }

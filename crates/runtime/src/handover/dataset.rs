@@ -49,8 +49,9 @@ pub struct Handover {
     pub cursor: Cursor,
     /// Descriptor, process and name of the memory of an edited table.
     pub memory: Option<(RawFd, u32, String)>,
-    /// Descriptor of the page with the cursor, and the number of the table it must speak of.
-    pub page: Option<(RawFd, u64)>,
+    /// Descriptor and number of each page to follow, nearest first, and the number of the table
+    /// they must speak of.
+    pub pages: Option<(Vec<(RawFd, usize)>, u64)>,
 }
 
 /// [`Handover`] where it arrived.
@@ -63,13 +64,13 @@ pub struct Received {
     pub partition: Partition,
     /// Memory of an edited table, and its name.
     pub memory: Option<(MemoryFile, String)>,
-    /// The page with the cursor to follow, and the number of the table it must speak of.
-    pub page: Option<(SharedPage, u64)>,
+    /// The pages to follow, nearest first, and the number of the table they must speak of.
+    pub pages: Option<(Vec<Arc<SharedPage>>, u64)>,
 }
 
 impl Dataset {
     /// What another process needs. For one that `is_started` now, and inherits the descriptors,
-    /// the cursor goes along as a page to follow.
+    /// pages with the cursor to follow go along.
     ///
     /// The first call after a table was handed in works out its order and writes both to shared
     /// memory. Descriptors stay open as long as this dataset and its table live.
@@ -83,14 +84,14 @@ impl Dataset {
     ) -> Result<Handover> {
         let snapshot = self.snapshot()?;
         snapshot.handed(attend)?;
-        let (snapshot, cursor, page) = {
+        let (snapshot, cursor, pages) = {
             let mut state = self.look()?;
             let State { snapshot, cursor, lineage, .. } = &mut *state;
-            let page = match is_started {
+            let pages = match is_started {
                 true => Some((lineage.share_with_started(*cursor)?, lineage.table())),
                 false => None,
             };
-            (Arc::clone(snapshot), *cursor, page)
+            (Arc::clone(snapshot), *cursor, pages)
         };
         // Mostly the same as above, unless another thread replaced the table meanwhile.
         let memory = match snapshot.handed(attend)? {
@@ -101,7 +102,7 @@ impl Dataset {
             }
         };
         let (directories, contents) = self.sources();
-        Ok(Handover { directories, contents, cursor, memory, page })
+        Ok(Handover { directories, contents, cursor, memory, pages })
     }
 
     /// Absolute directories of the caches and their content digests, hexadecimal.
@@ -110,13 +111,13 @@ impl Dataset {
         (self.directories.to_vec(), contents.collect())
     }
 
-    /// Rows of the table, and samples per epoch of all ranks.
+    /// Samples per epoch of all ranks, if that was set since the table was handed in.
     ///
     /// # Errors
     /// As [`Dataset::epoch_len`].
-    pub fn lengths(&self) -> Result<(u64, u64)> {
-        let state = self.look()?;
-        Ok((state.snapshot.table().rows(), state.cursor.len))
+    pub fn epoch_len_set(&self) -> Result<Option<u64>> {
+        let cursor = self.look()?.cursor;
+        Ok(cursor.len_was_set.then_some(cursor.len))
     }
 
     /// A descriptor of `memory` for this dataset alone, since nobody can be given one twice.
@@ -141,7 +142,7 @@ impl Dataset {
         received: Received,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
-        let Received { contents, cursor, partition, memory, page } = received;
+        let Received { contents, cursor, partition, memory, pages } = received;
         let opened = Self::open(paths, options, pool, attend);
         let dataset = opened.map_err(|error| match error.kind() {
             Kind::NotFound => {
@@ -165,7 +166,7 @@ impl Dataset {
             Some((memory, name)) => Arc::new(dataset.snapshot_in(HandedTable { memory, name })?),
         };
         let mut state = dataset.state();
-        let lineage = page.map_or_else(Lineage::new, |(page, of)| Lineage::following(page, of));
+        let lineage = pages.map_or_else(Lineage::new, |(pages, of)| Lineage::following(pages, of));
         *state = State::of(snapshot, cursor.unwrap_or(state.cursor), lineage);
         drop(state);
         Ok(dataset.of_rank(partition))

@@ -241,4 +241,20 @@ mod tests {
             assert_eq!(found.err().unwrap().kind(), Kind::NotFound);
         }
     }
+
+    #[test]
+    fn any_changed_byte_of_head_and_foot_is_refused() {
+        let (memory, name) = written();
+        let bytes = memory.bytes().to_vec();
+        let foot = bytes.len() - FOOT_BYTES;
+        let head = u64::from_le_bytes(bytes[foot + 16..foot + 24].try_into().unwrap());
+        for i in head as usize..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[i] ^= 1;
+            let mut foreign = MemoryWriter::create().unwrap();
+            foreign.write_all(&changed).unwrap();
+            let found = Sections::read(&foreign.finish().unwrap(), &name);
+            assert_eq!(found.err().unwrap().kind(), Kind::NotFound, "byte {i}");
+        }
+    }
 }

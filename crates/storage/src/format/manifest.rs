@@ -13,6 +13,7 @@ use super::limits::{
 };
 use super::name::normalise_name;
 use super::schema::{ColumnType, StoredColumn, StoredSchema};
+use super::seal::{check_seal, seal};
 use crate::{Error, Kind, Result};
 
 /// File name of the manifest.
@@ -29,8 +30,7 @@ pub const DICTIONARY_FILE: &str = "dictionary.bin";
 pub const SHARDS_DIR: &str = "shards";
 
 const FORMAT_NAME: &str = "dataset_rt";
-const SELF_DIGEST_KEY: &str = "\n  \"manifest_blake3\": \"";
-const SELF_DIGEST_END: &str = "\"\n}\n";
+const SELF_DIGEST: &str = "manifest_blake3";
 
 /// Path of shard number `shard` within the cache.
 pub fn shard_path(shard: usize) -> String {
@@ -175,9 +175,7 @@ impl Manifest {
                 ),
             ));
         }
-        self.manifest_blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
-        let start = text.len() - SELF_DIGEST_END.len() - 64;
-        text.replace_range(start..start + 64, &self.manifest_blake3);
+        self.manifest_blake3 = seal(&mut text);
         Ok(text.into_bytes())
     }
 
@@ -245,24 +243,7 @@ impl Manifest {
     /// # Errors
     /// `Corrupt` when not one byte more or less is right.
     pub fn check_self_digest(bytes: &[u8]) -> Result<()> {
-        let tail = 64 + SELF_DIGEST_END.len();
-        let start =
-            bytes.len().checked_sub(tail).ok_or_else(|| corrupt("the file is too short"))?;
-        let (before, rest) = bytes.split_at(start);
-        let (written, end) = rest.split_at(64);
-        if !before.ends_with(SELF_DIGEST_KEY.as_bytes()) || end != SELF_DIGEST_END.as_bytes() {
-            return Err(corrupt("manifest_blake3 is not where it must be"));
-        }
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(before).update(&[b'0'; 64]).update(end);
-        let found = hasher.finalize().to_hex();
-        if found.as_bytes() != written {
-            return Err(corrupt(&format!(
-                "its digest differs: found {found}, expected {}",
-                String::from_utf8_lossy(written)
-            )));
-        }
-        Ok(())
+        check_seal(bytes, SELF_DIGEST).map_err(|what| corrupt(&what))
     }
 
     fn check(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 //! ```text
 //! manifest ── names every file, its size and BLAKE3 root
 //!    │
+//!    ├─ seal      digest of the manifest itself
 //!    ├─ digest    BLAKE3 subtree digests of 64 KiB blocks, down from each file's root
 //!    ├─ index     sample -> payload bytes
 //!    ├─ ipc       Arrow IPC file: encode and decode, bounds-checked
@@ -20,3 +21,4 @@ pub mod limits;
 pub mod manifest;
 pub mod name;
 pub mod schema;
+pub mod seal;

@@ -85,9 +85,9 @@ fn a_damaged_version_is_damage_and_names_the_digest() {
 #[test]
 fn fields_of_a_later_version_are_not_looked_at() {
     let body = "{\n  \"format\": \"dataset_rt\",\n  \"format_version\": 7,\n  \"tables\": []";
-    let seal = |digest: &str| format!("{body},{SELF_DIGEST_KEY}{digest}{SELF_DIGEST_END}");
-    let digest = blake3::hash(seal(&"0".repeat(64)).as_bytes()).to_hex();
-    let error = Manifest::decode(seal(&digest).as_bytes()).unwrap_err();
+    let sealed = |digest: &str| format!("{body},\n  \"{SELF_DIGEST}\": \"{digest}\"\n}}\n");
+    let digest = blake3::hash(sealed(&"0".repeat(64)).as_bytes()).to_hex();
+    let error = Manifest::decode(sealed(&digest).as_bytes()).unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
 }
 
