@@ -352,25 +352,6 @@ def test_a_transform_that_fails_names_the_sample_and_costs_its_batch(dataset):
         assert read == {i: expected[2 * i : 2 * i + 2] for i in range(6) if i not in lost}
 
 
-def test_a_stop_iteration_in_a_transform_does_not_end_the_epoch_unnoticed(dataset):
-    def transform(sample):
-        raise StopIteration
-
-    for count in (0, 2):
-        with pytest.raises(RuntimeError, match="the epoch ended after 0 of 4 batches"):
-            list(loader_of(dataset, 3, count, transform=transform))
-
-
-def test_a_worker_that_dies_is_an_error(dataset):
-    def transform(sample):
-        import os
-
-        os._exit(3)
-
-    with pytest.raises(RuntimeError, match="exited unexpectedly"):
-        list(loader_of(dataset, 3, 2, transform=transform))
-
-
 def test_a_damaged_sample_costs_its_batch(runtime, tmp_path):
     samples = [(bytes([i]) * 200_000, {"number": i}) for i in range(6)]
     path = written(runtime, tmp_path / "caches", samples)

@@ -135,3 +135,40 @@ def test_a_cache_that_a_started_worker_does_not_find_is_told(runtime, tmp_path):
     script = tmp_path / "lost.py"
     script.write_text(LOST)
     assert run(script, path) == "told\n"
+
+
+GIVEN = """
+import multiprocessing, sys
+from torch.utils.data import DataLoader
+import dataset_rt as drt
+
+def read(dataset, queue):
+    queue.put([sample.sample_id for sample in dataset])
+
+def numbers(samples):
+    return [sample.sample_id for sample in samples]
+
+if __name__ == "__main__":
+    dataset = drt.open_dataset(sys.argv[1], seed=5, shuffle=True)
+    loader = dataset.to_torch_dataloader(batch_size=2, num_workers=0, collate_fn=list)
+    table = loader.dataset.get_metadata()
+    loader.dataset.update_metadata(table.with_columns(weight=table["number"] + 1.0))
+    expected = [loader.dataset[i].sample_id for i in range(len(table))]
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=read, args=(loader.dataset, queue))
+    process.start()
+    assert queue.get(timeout=60) == expected
+    process.join()
+    plain = DataLoader(loader.dataset, batch_size=2, num_workers=1, collate_fn=numbers,
+                       multiprocessing_context=context, timeout=60)
+    assert [number for batch in plain for number in batch] == expected
+    print("read")
+"""
+
+
+def test_the_dataset_of_a_loader_may_be_given_to_other_processes(runtime, tmp_path):
+    path = written(runtime, tmp_path / "caches", numbered(7))
+    script = tmp_path / "given.py"
+    script.write_text(GIVEN)
+    assert run(script, path) == "read\n"

@@ -146,6 +146,22 @@ def test_a_damaged_sample_is_passed_over_by_who_goes_on(runtime, tmp_path):
         assert read.count("lost") == 1
 
 
+@pytest.mark.parametrize("size", [None, 3])
+def test_workers_that_persist_say_that_the_table_was_replaced(dataset, size):
+    """Each of them once, in the trainer, whatever else it would have read."""
+    loader = data_loader(
+        dataset.to_torch_iterable_dataset(size), 2, batch_size=None, persistent_workers=True
+    )
+    assert len(list(loader)) == len(loader)
+    dataset.update_metadata(dataset.get_metadata().head(7))
+    items = iter(loader)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="in DataLoader worker process") as caught:
+            next(items)
+        assert type(caught.value).__name__ == "ConflictError"
+    assert list(items) == []
+
+
 @pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize("size", [None, 2])
 @pytest.mark.parametrize("world", [1, 2])

@@ -6,6 +6,7 @@
                         batch_task.py       what a worker is told of a batch
                         loader_dataset.py   reads it by batch_reader.py, in the trainer or a worker
                         batch_maker.py      transform, collate_fn, the safe way back
+                        lost_batch.py       what comes back in place of a batch
                         loader_iterator.py  counts what the trainer took
                         loader_arguments.py, worker_counts.py    how many processes and threads
                         pytorch.py          PyTorch, or an ImportError that says what to do

@@ -9,12 +9,11 @@ from multiprocessing.reduction import ForkingPickler
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate, get_worker_info
 
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.samples import CachedSample
+from dataset_rt.torch_faces.lost_batch import LostBatch
 
 if TYPE_CHECKING:
     from dataset_rt.torch_faces.batch_reader import ReadBatch
@@ -27,7 +26,8 @@ class BatchMaker:
     """The `collate_fn` of a loader: transform of each sample, then the user's `collate_fn`.
 
     Returns `[number, batch]`, so that the trainer's side knows which batch it took whatever was
-    prefetched. A batch without samples is `[]`, whatever `collate_fn` makes of others.
+    prefetched, or a `LostBatch` where an error took its place. A batch without samples is `[]`,
+    whatever `collate_fn` makes of others.
     """
 
     def __init__(
@@ -37,14 +37,22 @@ class BatchMaker:
         self._transform = transform
         self._collate_fn = collate_fn
 
-    def __call__(self, read: ReadBatch) -> object:
+    def __call__(self, read: ReadBatch | LostBatch) -> object:
         """Make one batch."""
-        batch = self._collate(self._items(read)) if read.samples else []
-        content = [read.number, batch]
+        made = read if isinstance(read, LostBatch) else self._make(read)
         worker = get_worker_info()
-        if worker is None or self._has_plain_samples(read.samples) or _is_sent_for_sure(batch):
-            return content
-        return Parcel(content, worker.id)
+        if worker is None:
+            return made
+        if not isinstance(read, LostBatch) and self._has_plain_samples(read.samples):
+            return made
+        return made if _is_sent_for_sure(made) else Parcel(read.number, made, worker.id)
+
+    def _make(self, read: ReadBatch) -> list[Any] | LostBatch:
+        try:
+            batch = self._collate(self._items(read)) if read.samples else []
+        except Exception as error:  # noqa: BLE001 - the trainer raises it
+            return LostBatch.of(read.number, error)
+        return [read.number, batch]
 
     def _has_plain_samples(self, samples: list[CachedSample]) -> bool:
         """Whether the batch is a list of samples as they were read, with payloads of their own."""
@@ -94,14 +102,13 @@ def _plain(samples: list[CachedSample]) -> list[CachedSample]:
 
 
 def _is_sent_for_sure(value: Any, depth: int = 0) -> bool:
-    """Whether pickling cannot fail; True only for types that are known."""
+    """Whether pickling cannot fail, here or over there; True only for types that are known.
+
+    Tensors are none: they travel as file descriptors or files, which may run out.
+    """
     kind = type(value)
     if kind in _PLAIN:
         return True
-    if kind is torch.Tensor:
-        return bool(
-            value.layout is torch.strided and value.device.type == "cpu" and not value.requires_grad
-        )
     # Deeper, and what holds itself, is no batch.
     if depth < 8 and kind in {list, tuple, CachedSample}:
         return all(_is_sent_for_sure(item, depth + 1) for item in value)
@@ -116,32 +123,48 @@ _PLAIN = {bytes, int, float, str, bool, NoneType, date, datetime}
 
 
 class Parcel:
-    """A batch on its way out of a worker.
+    """A batch, or its error, on its way out of a worker.
 
-    It is pickled by a thread of the queue, whose errors nobody hears of: the trainer would wait
-    for ever. So it pickles itself, and what cannot be pickled arrives as an error. That costs a
-    copy of the pickle, which what is sure to be sent is spared.
+    PyTorch's queue pickles in a thread whose errors nobody hears of, and what the trainer cannot
+    unpickle it loses: one would wait for it for ever. So a parcel pickles itself and is opened
+    with care, and whatever goes wrong arrives as the error of its batch. That costs a copy of the
+    pickle at either end, which what is sure to be sent is spared.
     """
 
-    def __init__(self, content: list[Any], worker: int) -> None:
-        """Hold `[number, batch]` of worker number `worker`."""
+    def __init__(self, number: int, content: list[Any] | LostBatch, worker: int) -> None:
+        """Hold batch `number` of worker number `worker`."""
+        self._number = number
         self._content = content
         self._worker = worker
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        """Become `[number, batch]`, or PyTorch's wrapper of an error."""
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[int, bytes]]:
+        """Become what it holds, or a `LostBatch`."""
         try:
             data = bytes(ForkingPickler.dumps(self._content))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is said over there
             data = pickle.dumps(self._failure(error))
-        return pickle.loads, (data,)
+        return _opened, (self._number, data)
 
-    def _failure(self, cause: Exception) -> ExceptionWrapper:
-        try:
-            raise InvalidInputError(
-                f"batch {self._content[0]} cannot be sent from its worker to the trainer "
-                f"({type(cause).__name__}: {cause}): have transform or collate_fn return what can "
-                "be pickled, for example bytes(sample.data) for a memoryview"
-            ) from cause
-        except InvalidInputError:
-            return ExceptionWrapper(where=f"in DataLoader worker process {self._worker}")
+    def _failure(self, cause: Exception) -> LostBatch:
+        if isinstance(self._content, LostBatch):
+            return self._content.in_plain_words()
+        error = InvalidInputError(
+            f"batch {self._number} cannot be sent from its worker to the trainer "
+            f"({type(cause).__name__}: {cause}): have transform or collate_fn return what can "
+            "be pickled, for example bytes(sample.data) for a memoryview"
+        )
+        error.__cause__ = cause
+        return LostBatch.in_worker(self._number, error, self._worker)
+
+
+def _opened(number: int, data: bytes) -> Any:
+    """Unpickle a parcel in the trainer's process."""
+    try:
+        return pickle.loads(data)  # noqa: S301 - our own worker made it
+    except Exception as cause:  # noqa: BLE001 - the trainer raises it when the batch is due
+        error = InvalidInputError(
+            f"batch {number} came from its worker but cannot be unpickled in the trainer's process "
+            f"({type(cause).__name__}: {cause}): have transform or collate_fn return what can be"
+        )
+        error.__cause__ = cause
+        return LostBatch(number, error)

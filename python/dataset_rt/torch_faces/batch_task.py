@@ -32,16 +32,39 @@ class BatchTask(NamedTuple):
     reader: BatchReader | None
 
 
-def tasks_of(
-    batching: NativeBatching,
-    *,
-    iteration: int,
-    batch_size: int,
-    lanes: int,
-    reader: BatchReader | None,
-) -> Iterator[BatchTask]:
-    """Give the tasks of all batches, in order."""
-    end = batching.begin_of(batching.batches)
-    for number in range(batching.batches):
-        begin = batching.begin_of(number)
-        yield BatchTask(iteration, number, begin, end, batch_size, lanes, reader)
+class BatchTasks(Iterator[BatchTask]):
+    """The tasks of all batches, in order.
+
+    Attributes:
+        number: Which batch is next; set it to go back.
+    """
+
+    def __init__(
+        self,
+        batching: NativeBatching,
+        *,
+        iteration: int,
+        batch_size: int,
+        lanes: int,
+        reader: BatchReader | None,
+    ) -> None:
+        """See `BatchTask`."""
+        self.number = 0
+        self._batching = batching
+        self._batches = batching.batches
+        self._end = batching.begin_of(self._batches)
+        self._iteration = iteration
+        self._batch_size = batch_size
+        self._lanes = lanes
+        self._reader = reader
+
+    def __next__(self) -> BatchTask:
+        """Return the next task."""
+        number = self.number
+        if number >= self._batches:
+            raise StopIteration
+        self.number = number + 1
+        begin = self._batching.begin_of(number)
+        return BatchTask(
+            self._iteration, number, begin, self._end, self._batch_size, self._lanes, self._reader
+        )

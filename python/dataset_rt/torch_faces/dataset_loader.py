@@ -9,13 +9,13 @@ import copy
 import logging
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
-from dataset_rt.errors import InvalidInputError
-from dataset_rt.torch_faces.batch_task import BatchTask, tasks_of
+from dataset_rt.errors import ConflictError, InvalidInputError
+from dataset_rt.torch_faces.batch_task import BatchTasks
 from dataset_rt.torch_faces.loader_iterator import LoaderIterator
 from dataset_rt.torch_faces.stack_level import level_of_caller
 
@@ -76,33 +76,60 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
     def __len__(self) -> int:
         """Return the batches of a whole epoch, on every rank the same."""
         start, _, end, _ = self.dataset._native.next_window()
-        return self.dataset._native.batching(start, end, self._planned.batch_size).batches
+        # Counted from 0: it is the length that matters, and behind the stream is no epoch.
+        return self.dataset._native.batching(0, end - start, self._planned.batch_size).batches
 
     def __iter__(self) -> LoaderIterator:
-        """Claim the next epoch, or what is left of one after `load_state_dict`, and read it."""
+        """Claim the next epoch, or what is left of one after `load_state_dict`, and read it.
+
+        Where workers cannot be started nothing is claimed.
+        """
         self._warn_of_lost_table()
         self._end_newest()
         # What this iteration reads, whatever becomes of the dataset meanwhile.
         snapshot = copy.copy(self.dataset)
-        self._give_to_workers(snapshot)
-        reader = None if self.num_workers else self.dataset.reader_of(snapshot)
-        size, lanes = self._planned.batch_size, max(1, self.num_workers)
-        batching = self.dataset._native.claim_batching(size)
-        self._iterations += 1
-        iteration = self._iterations
-        self._planned.tasks = lambda: tasks_of(
-            batching, iteration=iteration, batch_size=size, lanes=lanes, reader=reader
-        )
-        epoch = self._note_start(batching)
-        try:
-            batches = super().__iter__()
-        finally:
-            self._planned.tasks = None
+        # Claimed of a copy: while workers are started, the epoch is nobody's yet.
+        batching = snapshot._native.copy().claim_batching(self._planned.batch_size)
+        batches, tasks = self._start(batching, snapshot)
+        claimed = self.dataset._native.claim_batching(self._planned.batch_size)
+        if claimed.window != batching.window:
+            # Another thread moved the dataset meanwhile.
+            batches, tasks = self._start(claimed, snapshot)
         is_in_order = self.in_order or not self.num_workers
         self._newest = LoaderIterator(
-            batches, batching, snapshot=snapshot, epoch=epoch, in_order=is_in_order
+            batches,
+            claimed,
+            tasks=None if self.num_workers else tasks,
+            snapshot=snapshot,
+            epoch=self._note_start(claimed),
+            in_order=is_in_order,
         )
+        self.dataset.refuse_states_of(None if is_in_order else self._newest)
         return self._newest
+
+    def _start(
+        self, batching: NativeBatching, snapshot: CachedDataset
+    ) -> tuple[Iterator[Any], BatchTasks]:
+        """Have PyTorch read `batching`: its workers get their first tasks at once."""
+        self._give_to_workers(snapshot)
+        self._iterations += 1
+        tasks = BatchTasks(
+            batching,
+            iteration=self._iterations,
+            batch_size=self._planned.batch_size,
+            lanes=max(1, self.num_workers),
+            reader=None if self.num_workers else self.dataset.reader_of(snapshot),
+        )
+        self._planned.tasks = tasks
+        try:
+            with self.dataset.sent_to_workers():
+                return super().__iter__(), tasks
+        except BaseException:
+            # Workers that persist are of no use when they did not begin anew together.
+            self._iterator = None
+            raise
+        finally:
+            self._planned.tasks = None
 
     @property
     def epoch(self) -> int:
@@ -130,12 +157,6 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
             InvalidInputError: Inside an epoch of a loader with `in_order=False`, whose batches
                 come in no fixed order.
         """
-        newest = self._newest
-        if not self.in_order and self.num_workers and newest is not None and not newest.is_over:
-            raise InvalidInputError(
-                "with in_order=False an epoch has no place to resume at: save the state between "
-                "epochs, or leave in_order=True"
-            )
         return self.dataset.state_dict()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
@@ -168,8 +189,14 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         if self._newest is None:
             return
         self._newest.note_end()
+        if self._newest.is_broken:
+            self._iterator = None
         if self.persistent_workers:
-            self._newest.end()
+            reason = (
+                "this iterator was ended by a newer one of its loader: workers that persist serve "
+                "one iterator at a time"
+            )
+            self._newest.end(ConflictError(reason))
 
     def _give_to_workers(self, snapshot: CachedDataset) -> None:
         """Have workers read `snapshot`; those that persist are started anew for another table."""
@@ -200,13 +227,15 @@ class _PlannedBatches:
     def __init__(self, batch_size: int, drop_last: bool) -> None:
         self.batch_size = batch_size
         self.drop_last = drop_last
-        self.tasks: Callable[[], Iterator[BatchTask]] | None = None
+        self.tasks: BatchTasks | None = None
 
-    def __iter__(self) -> Iterator[BatchTask]:
+    def __iter__(self) -> BatchTasks:
         if self.tasks is None:
             raise InvalidInputError(
                 "the batches of this loader are planned by the loader: iterate over it alone, and "
                 "do not have a framework build another DataLoader from its parts (ranks are "
                 "divided already: pass rank and world_size)"
             )
-        return self.tasks()
+        # PyTorch asks more than once before it begins.
+        self.tasks.number = 0
+        return self.tasks

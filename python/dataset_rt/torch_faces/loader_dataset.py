@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import os
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.context import get_spawning_popen
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from torch.utils.data import get_worker_info
 
 from dataset_rt.dataset import CachedDataset
+from dataset_rt.errors import InvalidInputError
 from dataset_rt.torch_faces.batch_reader import BatchReader, ReadBatch
 from dataset_rt.torch_faces.batch_task import BatchTask
+from dataset_rt.torch_faces.lost_batch import LostBatch
+
+if TYPE_CHECKING:
+    from dataset_rt.arguments import AnyPath
+    from dataset_rt.torch_faces.loader_iterator import LoaderIterator
 
 _LOGGER = logging.getLogger("dataset_rt")
 
@@ -28,6 +36,8 @@ class LoaderDataset(CachedDataset):
     _has_seeds: bool
     _for_workers: CachedDataset
     _reader: BatchReader | None
+    _starts_workers: bool
+    _unordered: LoaderIterator | None
 
     @classmethod
     def of(cls, dataset: CachedDataset, *, has_seeds: bool) -> Self:
@@ -37,6 +47,8 @@ class LoaderDataset(CachedDataset):
         own._has_seeds = has_seeds
         own._for_workers = dataset
         own._reader = None
+        own._starts_workers = False
+        own._unordered = None
         return own
 
     def reader_of(self, dataset: CachedDataset) -> BatchReader:
@@ -47,21 +59,67 @@ class LoaderDataset(CachedDataset):
         """Have workers that are started from now on read `dataset`, a copy of this one."""
         self._for_workers = dataset
 
+    @contextmanager
+    def sent_to_workers(self) -> Iterator[None]:
+        """Have processes that are started meanwhile be workers of the loader."""
+        self._starts_workers = True
+        try:
+            yield
+        finally:
+            self._starts_workers = False
+
+    def refuse_states_of(self, iterator: LoaderIterator | None) -> None:
+        """Refuse states while `iterator` gives batches in no fixed order."""
+        self._unordered = iterator
+
+    def state_dict(self) -> dict[str, int | str | bool]:
+        """Return where the trainer stands, as `CachedDataset.state_dict`.
+
+        Raises:
+            InvalidInputError: Inside an epoch of a loader with `in_order=False`, whose batches
+                come in no fixed order.
+        """
+        self._refuse_no_place()
+        return super().state_dict()
+
+    def save_state(self, path: AnyPath) -> None:
+        """Save table and place, as `CachedDataset.save_state`.
+
+        Raises:
+            InvalidInputError: As `state_dict`.
+        """
+        self._refuse_no_place()
+        super().save_state(path)
+
+    def _refuse_no_place(self) -> None:
+        if self._unordered is None or self._unordered.is_over:
+            return
+        _, begin, _, _ = self._native.next_window()
+        # Whoever moved the dataset meanwhile stands where the next iterator begins.
+        if json.loads(self._native.state())["position"] != begin:
+            raise InvalidInputError(
+                "with in_order=False an epoch has no place to resume at: save the state between "
+                "epochs, or leave in_order=True"
+            )
+
     def __getitems__(self, indices: Iterable[int] | BatchTask) -> Any:
         """Return the batch of a task, or samples as `CachedDataset` does."""
         if not isinstance(indices, BatchTask):
             return super().__getitems__(indices)
         reader = indices.reader or self._reader
-        if reader is None:
-            # In a forked worker.
-            reader = self._reader = self.reader_of(self._for_workers)
-            _note_start(self._for_workers)
-        return reader.read(indices)
+        try:
+            if reader is None:
+                # In a forked worker.
+                reader = self._reader = self.reader_of(self._for_workers)
+                _note_start(self._for_workers)
+            return reader.read(indices)
+        except Exception as error:  # noqa: BLE001 - the trainer raises it
+            return LostBatch.of(indices.number, error)
 
     def __reduce__(self) -> Any:
-        """Be sent to a worker that is started, or pickled as any other dataset."""
-        if get_spawning_popen() is None:
-            return copy.copy(self).__reduce__()
+        """Be sent to a worker of the loader, or pickled as any other dataset."""
+        if get_spawning_popen() is None or not self._starts_workers:
+            return super().__reduce__()
         return _DatasetToOpen, (pickle.dumps(self._for_workers), self._has_seeds)
 
 
@@ -73,13 +131,19 @@ class _DatasetToOpen:
         self._has_seeds = has_seeds
         self._reader: BatchReader | None = None
 
-    def __getitems__(self, task: BatchTask) -> ReadBatch:
+    def __getitems__(self, task: BatchTask) -> ReadBatch | LostBatch:
+        try:
+            return self._reader_here().read(task)
+        except Exception as error:  # noqa: BLE001 - the trainer raises it
+            return LostBatch.of(task.number, error)
+
+    def _reader_here(self) -> BatchReader:
         if self._reader is None:
             dataset: CachedDataset = pickle.loads(self._pickled)  # noqa: S301 - our parent made it
             # A copy follows nobody: what becomes of the parent's dataset is not its business.
             self._reader = BatchReader(dataset._native.copy(), has_seeds=self._has_seeds)
             _note_start(dataset)
-        return self._reader.read(task)
+        return self._reader
 
 
 def _note_start(dataset: CachedDataset) -> None:

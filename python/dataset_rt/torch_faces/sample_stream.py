@@ -73,12 +73,22 @@ class SampleStream(IterableDataset):  # type: ignore[misc] # without PyTorch its
         """
         native = self.dataset._native
         start, _, end, _ = native.next_window()
-        batching = native.batching(start, end, self.batch_size or _rows_per_step(native))
+        # Counted from 0: it is the length that matters, and behind the stream is no epoch.
+        batching = native.batching(0, end - start, self.batch_size or _rows_per_step(native))
         return batching.rows if self.batch_size is None else batching.batches
 
     def __iter__(self) -> Iterator[Any]:
-        """Return this worker's items of the epoch."""
-        iteration = self._loaded or _Iteration.of_next_epoch(self)
+        """Return this worker's items of the epoch.
+
+        A worker that cannot read the epoch (its table was replaced, for example) says so at the
+        first item: PyTorch hands that on to the trainer, but not what is raised here.
+        """
+        try:
+            iteration = self._loaded or _Iteration.of_next_epoch(self)
+        except Exception as error:
+            if get_worker_info() is None:
+                raise
+            return _refusing(error)
         self._loaded = None
         self._newest = iteration
         _LOGGER.info(
@@ -191,6 +201,12 @@ class _Iteration(Iterator[Any]):
             with suppress(CorruptError, ConflictError, StopIteration):
                 next(samples)
         return samples
+
+
+def _refusing(error: Exception) -> Iterator[Any]:
+    """Raise `error` at the first item, and end."""
+    yield from ()
+    raise error
 
 
 def _rows_per_step(native: NativeDataset) -> int:
