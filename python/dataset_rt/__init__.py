@@ -9,6 +9,8 @@ sources/         what feeds a cache
 runtime.py       DatasetRuntime: writes caches, opens datasets
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
+torch_faces/     loaders and streams for PyTorch
+launcher.py      which rank this process is
 arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
 unfinished.py    unfinished_writes: what interrupted writes left

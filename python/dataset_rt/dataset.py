@@ -272,7 +272,7 @@ class CachedDataset(TorchFaces):
         Args:
             n: Samples per epoch, of all ranks together: at least 1, also more than there are rows.
         """
-        self._native.set_epoch_len(to_count(n, "n", minimum=1))
+        self._native.set_epoch_len(to_count(n, "epoch length n", minimum=1))
 
     @property
     def epoch(self) -> int:
@@ -285,7 +285,7 @@ class CachedDataset(TorchFaces):
         Args:
             e: Number of the next iterator's epoch, from 0.
         """
-        self._native.set_epoch(to_count(e, "e", minimum=0))
+        self._native.set_epoch(to_count(e, "epoch number e", minimum=0))
 
     def partition(
         self,
@@ -489,7 +489,7 @@ class CachedDataset(TorchFaces):
 
         It depends on the position alone, so augmentations survive another number of workers.
         """
-        return self._native.position_seed(to_count(k, "k", minimum=0))
+        return self._native.position_seed(to_count(k, "position k", minimum=0))
 
     @property
     def cache_paths(self) -> tuple[Path, ...]:
@@ -519,11 +519,11 @@ class CachedDataset(TorchFaces):
         """
         return pickled.reduced(self)
 
-    def __copy__(self) -> Self:
+    def __copy__(self) -> CachedDataset:
         """Return an independent dataset with this one's table and position, over its runtime."""
-        return self._wrap(self._native.copy(), self._reader_config, self._runtime)
+        return CachedDataset._wrap(self._native.copy(), self._reader_config, self._runtime)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> CachedDataset:
         """Return `copy.copy(self)`: files, table and threads never change."""
         return self.__copy__()
 

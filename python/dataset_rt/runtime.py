@@ -276,6 +276,7 @@ def open_dataset(
         The dataset; `dataset.runtime.close()` ends its threads, and so does forgetting it.
 
     Raises:
+        TypeError: An argument is no field of `ReaderConfig`.
         pydantic.ValidationError: A field of `ReaderConfig` is wrong (a `ValueError`).
         DatasetRTError: As `DatasetRuntime.cached_dataset`.
 
@@ -283,6 +284,12 @@ def open_dataset(
         >>> [sample.data for sample in open_dataset(cache)]
         [b'a', b'b']
     """
+    unknown = reader_config.keys() - ReaderConfig.model_fields.keys()
+    if unknown:
+        raise TypeError(
+            f"open_dataset() takes no {', '.join(sorted(unknown))}: expected fields of "
+            f"ReaderConfig, {', '.join(ReaderConfig.model_fields)}"
+        )
     config = ReaderConfig(seed=seed, shuffle=shuffle, **reader_config)
     return DatasetRuntime().cached_dataset(paths, reader_config=config)
 

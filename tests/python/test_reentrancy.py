@@ -378,3 +378,42 @@ def test_an_interrupt_while_a_table_is_exported_is_no_refusal_of_it(runtime, cac
     with pytest.raises(KeyboardInterrupt):
         dataset.update_metadata(Interrupted())
     assert len(dataset) == 50
+
+
+@pytest.mark.parametrize("sampling", ["multinomial", "weighted_without_replacement"])
+@pytest.mark.parametrize("inner", ["state", "sample", "index", "save"])
+def test_a_signal_handler_may_need_the_order_that_its_thread_works_out(tmp_path, sampling, inner):
+    """A checkpoint in a handler, while the first sample after a new table is waited for."""
+    script = """
+        import signal, sys
+        import polars as pl, pyarrow as pa
+        import dataset_rt as drt
+        directory, sampling, inner = sys.argv[1:]
+        rows = 150_000
+        table = pa.table({"payload": [b""] * rows, "i": range(rows)})
+        with drt.DatasetRuntime(num_workers=1) as runtime:
+            config = drt.WriterConfig(show_progress=False)
+            source = drt.ArrowSource("rows", table, payload="payload")
+            (written,) = runtime.write_cache(source, directory, writer_config=config)
+            config = drt.ReaderConfig(seed=5, sampling=sampling)
+            dataset = runtime.cached_dataset(written.path, reader_config=config)
+            frame = dataset.get_metadata().sample(fraction=1.0, shuffle=True, seed=1)
+            frame = frame.with_columns(weight=pl.col("i") + 1.0)
+            calls = {
+                "state": dataset.state_dict,
+                "sample": lambda: next(iter(dataset)),
+                "index": lambda: dataset[3],
+                "save": lambda: dataset.save_state(directory + "/state"),
+            }
+            handled = []
+            signal.signal(signal.SIGALRM, lambda *_: handled.append(calls[inner]()))
+            # One of the delays meets the order being made.
+            for milliseconds in range(1, 12):
+                dataset.update_metadata(frame)
+                signal.setitimer(signal.ITIMER_REAL, milliseconds / 1000)
+                next(iter(dataset))
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert handled
+        print("done")
+    """
+    assert run_script(script, tmp_path, sampling, inner, seconds=60) == "done\n"

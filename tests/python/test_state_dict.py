@@ -282,6 +282,30 @@ def test_a_damaged_sample_is_not_read_again(runtime, tmp_path):
     assert seen == [0, 1, 2, None, 4]
 
 
+def test_a_rank_without_a_part_in_any_step_says_so(runtime, small):
+    part = opened(runtime, small).partition(2, 3, global_batch_size=2)
+    start = part.state_dict()
+    iterator = iter(part)
+    with pytest.raises(drt.InvalidInputError, match=r"rank 2 of 3 has no part .* of 2 samples"):
+        part.state_dict()
+    assert list(iterator) == []
+    assert part.state_dict()["position"] == ROWS
+    part.load_state_dict(start)
+    for number, _ in enumerate(part.iter_batches(1), 1):
+        assert part.state_dict()["position"] == min(2 * number, ROWS)
+
+
+def test_an_epoch_is_shorter_than_python_can_count(runtime, small):
+    dataset = opened(runtime, small)
+    for n in (2**63, 2**64 - 1):
+        with pytest.raises(drt.InvalidInputError, match=f"epoch of {n} samples is too long"):
+            dataset.set_epoch_len(n)
+    assert len(dataset) == ROWS
+    dataset.set_epoch_len(2**63 - 1)
+    assert len(dataset) == 2**63 - 1
+    assert next(iter(dataset)).sample_id == 0
+
+
 def test_threads_that_share_an_iterator_are_counted_together(runtime, cache):
     dataset = opened(runtime, cache, shuffle=True)
     iterator = iter(dataset)
@@ -340,8 +364,15 @@ def test_the_state_of_a_table_that_was_edited(runtime, small):
         ({"rows": 5}, "rows 5, this dataset 23"),
         ({"position": 23}, "23 samples of an epoch were read"),
         ({"window_start": 5, "position": 4}, "position 4 before its window_start 5"),
-        ({"epoch_len": 0}, "at least 1 sample"),
-        ({"window_start": 2**63 + 1, "position": 2**63 + 1}, "2\\*\\*63"),
+        ({"epoch_len": 0, "epoch_len_was_set": True}, "at least 1 sample"),
+        ({"epoch_len": 2**63, "epoch_len_was_set": True}, "too long"),
+        ({"epoch_len": 22}, "22, this dataset 23; expected the number of rows"),
+        ({"window_start": 22, "position": 22}, "cannot begin at position 22"),
+        ({"epoch": 1}, "cannot begin at position 0"),
+        (
+            {"window_start": 2**63 + 1, "position": 2**63 + 1, "epoch_len_was_set": True},
+            r"2\*\*63",
+        ),
         ({"position": -1}, "no saved state"),
         ({"position": 1.0}, "no saved state"),
         ({"extra": 1}, "extra"),

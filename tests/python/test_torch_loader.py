@@ -202,6 +202,21 @@ def test_what_moves_the_stream_detaches_a_running_iterator(dataset):
     assert flat(loader) == order(dataset)[0][2:]
 
 
+def test_loops_that_set_every_epoch_resume_as_well(dataset):
+    expected = order(dataset, 3)
+    loader = loader_of(dataset, 2)
+    loader.set_epoch(1)
+    batches = iter(loader)
+    read = flat([next(batches), next(batches)])
+    state = loader.state_dict()
+    loader = loader_of(dataset, 2)
+    loader.load_state_dict(state)
+    for epoch in (1, 2, 1):
+        loader.set_epoch(epoch)
+        read += flat(loader)
+    assert read == expected[1] + expected[2] + expected[1]
+
+
 def test_an_early_break_leaves_the_rest_of_its_epoch(dataset):
     loader = loader_of(dataset, 3, 2, persistent_workers=True)
     for batch in loader:
@@ -219,6 +234,9 @@ def test_a_loader_may_have_an_order_of_its_own(dataset, runtime):
     dataset.update_metadata(table)
     plain = loader_of(dataset, 4, 0, shuffle=False)
     assert [sample.sample_id for batch in plain for sample in batch] == [0, 1, 2, 3]
+    shuffled = opened(runtime, dataset.cache_paths, seed=5, shuffle=True, sampling="permutation")
+    in_order = loader_of(shuffled, 11, 0, shuffle=False)
+    assert [sample.sample_id for batch in in_order for sample in batch] == list(range(COUNT))
     # None of it touched the dataset itself.
     assert (dataset.epoch, len(dataset), dataset.reader_config.shuffle) == (0, 4, True)
 
@@ -380,9 +398,8 @@ def test_a_table_counts_from_the_next_iterator_on(dataset, count, options):
     loader = loader_of(dataset, 2, count, **options)
     assert flat(loader) == order(dataset)[0]
     running = iter(loader)
-    first = [next(running)]
     loader.dataset.update_metadata(dataset.get_metadata().head(1))
-    assert flat([*first, *running]) == order(dataset, 2)[1]
+    assert flat(running) == order(dataset, 2)[1]
     assert {sample for _, sample in flat(loader)} == {0}
 
 
@@ -464,7 +481,7 @@ def test_seeds_belong_to_positions(dataset):
         ({"num_workers": 0, "timeout": 3}, "needs worker processes"),
         ({"rank": 1}, "pass both"),
         ({"rank": 2, "world_size": 2}, "rank 2"),
-        ({"samples_per_epoch": 0}, "n must be"),
+        ({"samples_per_epoch": 0}, "n must be an integer from 1"),
         ({"seed": -1}, "seed"),
         ({"num_werkers": 2}, "num_werkers"),
         (
@@ -476,6 +493,19 @@ def test_seeds_belong_to_positions(dataset):
 def test_arguments_that_make_no_sense_are_refused(dataset, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         dataset.to_torch_dataloader(**options)
+
+
+def test_a_loaders_dataset_is_copied_and_pickled_as_any_other(dataset):
+    import copy
+    import pickle
+
+    loader = loader_of(dataset)
+    next(iter(loader))
+    for own in (copy.copy(loader.dataset), pickle.loads(pickle.dumps(loader.dataset))):
+        assert type(own) is type(dataset)
+        assert identities(own) == order(dataset, 2)[1]
+    assert identities(loader.dataset.__getitems__([0])) == order(dataset, 2)[1][:1]
+    assert loader.epoch == 1
 
 
 def test_no_framework_rebuilds_a_loader_of_its_parts(dataset):

@@ -85,6 +85,20 @@ def reading(dataset: drt.CachedDataset, frame: pl.DataFrame) -> None:
     assert_type(drt.open_dataset("cache", seed=1, io="pread"), drt.CachedDataset)
 
 
+def training(dataset: drt.CachedDataset) -> None:
+    """Loaders take DataLoader's arguments by their names; what they return is PyTorch's."""
+    share = dataset.partition()
+    assert_type(share, drt.CachedDataset)
+    loader = share.to_torch_dataloader(batch_size=8, collate_fn=list, pin_memory=True)
+    assert_type(loader.epoch, int)
+    assert_type(len(loader), int)
+    assert_type(loader.state_dict(), dict[str, int | str | bool])
+    loader.dataset.update_metadata(loader.dataset.get_metadata())
+    assert_type(len(dataset.to_torch_iterable_dataset(4)), int)
+    dataset.to_torch_dataloader(num_werkers=2)  # type: ignore[call-arg]
+    dataset.to_torch_dataloader(num_workers="many")  # type: ignore[arg-type]
+
+
 def inspecting() -> None:
     """Caches and reports have exact types."""
     cache = drt.open_cache("cache")

@@ -100,6 +100,12 @@ fn check_stretch(begin: u64, end: u64, lane: u64, lanes: u64) -> Result<(), Erro
     if begin <= end && end <= POSITION_LIMIT && lane < lanes {
         return Ok(());
     }
+    if end > POSITION_LIMIT {
+        return Err(Error::invalid(format!(
+            "the stream of samples ends at position 2**63: positions {begin} to {end} lie behind it; \
+             choose a smaller epoch or epoch length"
+        )));
+    }
     Err(Error::invalid(format!(
         "lane {lane} of {lanes} of positions {begin}..{end}; expected lane < lanes and \
          begin <= end <= 2^63"

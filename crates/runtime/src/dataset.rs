@@ -1,32 +1,26 @@
 //! A dataset: caches read as one, an active table, a place in the stream.
 //! All a user relies on, without Python.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_sampler::{
-    Batching, Cursor, CursorError, Mode, Partition, PartitionError, SAMPLER_VERSION, Share, Window,
-};
+use dataset_rt_sampler::{Cursor, Mode, Partition};
 use dataset_rt_storage::format::schema::StoredSchema;
 use dataset_rt_storage::read::{Cache, OpenOptions};
-use dataset_rt_storage::store::{IoMode, MemoryFile, guarded};
+use dataset_rt_storage::store::{IoMode, MemoryFile};
 use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::{Level, verify_cache_attended};
 
 use crate::active::{ActiveTable, SampleRef};
 use crate::apart::{Check, run_apart};
-use crate::batch::{BatchLoader, Rows};
-use crate::batches::{Batches, Cut};
 use crate::block::{Block, FetcherShelf};
 use crate::face::Face;
 use crate::pool::WorkerPool;
-use crate::progress::Progress;
-use crate::projection::Projection;
 use crate::resources::readahead_bytes_default;
 use crate::snapshot::Snapshot;
 use crate::state::State;
-use crate::stream::{ReadAhead, Stream};
+use crate::stream::ReadAhead;
+use crate::windows::partition_error;
 
 /// How a dataset reads.
 #[derive(Clone, Debug)]
@@ -55,9 +49,9 @@ pub struct Dataset {
     pub(crate) options: ReadOptions,
     pub(crate) pool: Arc<WorkerPool>,
     /// How far streams run ahead; asking the system for its limits takes dozens of reads.
-    read_ahead: ReadAhead,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) fetchers: Arc<FetcherShelf>,
-    partition: Partition,
+    pub(crate) partition: Partition,
     /// Held for moments only, never while waiting or working.
     state: Arc<Mutex<State>>,
     /// Keeps a descriptor open that other processes were told of.
@@ -219,158 +213,12 @@ impl Dataset {
         self.caches[0].schema()
     }
 
-    /// Claims the next window of the stream.
-    ///
-    /// # Errors
-    /// `InvalidInput` at the end of the stream.
-    pub fn claim(&self) -> Result<(Stream, Arc<Progress>)> {
-        let (snapshot, share, progress) = self.moving(|state| {
-            let window = state.cursor.claim().map_err(cursor_error)?;
-            let share = self.partition.share(window.positions());
-            let progress = Arc::new(Progress::of_samples(window, share));
-            state.newest = Some(Arc::clone(&progress));
-            Ok((Arc::clone(&state.snapshot), share, progress))
-        })?;
-        Ok((self.stream(snapshot, share), progress))
-    }
-
-    /// Claims the next window of the stream for others, who read it in batches of `batch_rows`
-    /// samples and say how many were taken. On error nothing is claimed.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a batch size that does not fit the global batches, or at the end of the
-    /// stream.
-    pub fn claim_batching(&self, batch_rows: u64) -> Result<(Batching, Arc<Progress>)> {
-        self.moving(|state| {
-            let batching = self.batching(state.cursor.peek().positions(), batch_rows)?;
-            let window = state.cursor.claim().map_err(cursor_error)?;
-            let progress = Arc::new(Progress::of_batches(window, batching));
-            state.newest = Some(Arc::clone(&progress));
-            Ok((batching, progress))
-        })
-    }
-
-    /// The window that the next iterator would claim.
-    ///
-    /// # Errors
-    /// `Conflict` when the process that this one follows has another table now.
-    pub fn next_window(&self) -> Result<Window> {
-        Ok(self.look()?.cursor.peek())
-    }
-
-    /// Reads this rank's part of any stretch of the stream and claims nothing: of its units of
-    /// `unit` consecutive samples those numbered `lane, lane + lanes, ..`.
-    ///
-    /// # Errors
-    /// `Conflict` when the process that this one follows has another table now.
-    pub fn lane(&self, stretch: Range<u64>, lane: u64, lanes: u64, unit: u64) -> Result<Stream> {
-        let share = self.partition.share(stretch).lane(lane, lanes, unit);
-        Ok(self.stream(self.snapshot()?, share))
-    }
-
-    /// This rank's batches of `batch_rows` samples of a stretch of the stream.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a batch size that does not fit the global batches.
-    pub fn batching(&self, stretch: Range<u64>, batch_rows: u64) -> Result<Batching> {
-        self.partition.batches(stretch, batch_rows).map_err(|e| partition_error(&e))
-    }
-
-    fn stream(&self, snapshot: Arc<Snapshot>, share: Share) -> Stream {
-        Stream::new(snapshot, Arc::clone(&self.pool), self.read_ahead, share)
-    }
-
-    /// Claims the next window of the stream, to be read in batches of `batch_rows` samples with
-    /// `columns`, or with all. On error nothing is claimed.
-    ///
-    /// # Errors
-    /// `InvalidInput` for unknown or repeated columns, a batch size that does not fit the global
-    /// batches, or at the end of the stream.
-    pub fn claim_batches(
-        &self,
-        batch_rows: u64,
-        columns: Option<&[String]>,
-    ) -> Result<(Batches, Arc<Progress>)> {
-        let sample_bytes = self.copied_sample_bytes();
-        let (snapshot, projection, batching, progress) = self.moving(|state| {
-            let projection = Projection::new(state.snapshot.table(), columns)?;
-            let batching = self.batching(state.cursor.peek().positions(), batch_rows)?;
-            let window = state.cursor.claim().map_err(cursor_error)?;
-            let progress = Arc::new(Progress::of_batches(window, batching));
-            state.newest = Some(Arc::clone(&progress));
-            Ok((Arc::clone(&state.snapshot), projection, batching, progress))
-        })?;
-        let Batching { share, rows: batch_rows, batches, .. } = batching;
-        let sample_bytes = if projection.has_payload() { sample_bytes } else { 0 };
-        let slots = self.read_ahead.batches(batch_rows.min(share.rows()), sample_bytes);
-        let rows = Rows::Drawn(share);
-        let loader = BatchLoader { snapshot, projection, rows, bytes_max: u64::MAX };
-        let cut = Cut { rows: share.rows(), batch_rows, batches };
-        Ok((Batches::new(loader, Arc::clone(&self.pool), cut, slots), progress))
-    }
-
     /// The active table as it is now, for others.
     ///
     /// # Errors
     /// `Conflict` when the process that this one follows has another table now.
     pub fn face(&self) -> Result<Face> {
         Ok(Face::new(self.snapshot()?, Arc::clone(&self.pool), self.read_ahead.bytes))
-    }
-
-    /// Mean size of the payloads that are copied, which take memory while they are read ahead.
-    fn copied_sample_bytes(&self) -> u64 {
-        let is_mapped = match self.options.io {
-            IoMode::Mmap => true,
-            IoMode::Pread => false,
-            // One cache tells for all where they lie; opening its first shard is soon due anyway.
-            IoMode::Auto => self.caches[0].is_mapped().unwrap_or(false),
-        };
-        let copied = self.caches.iter().filter(|cache| cache.is_compressed() || !is_mapped);
-        mean_payload_bytes(copied)
-    }
-
-    /// Samples per epoch, of this rank.
-    ///
-    /// # Errors
-    /// `Conflict` when the process that this one follows has another table now.
-    pub fn epoch_len(&self) -> Result<u64> {
-        Ok(self.next_epoch()?.1.rows())
-    }
-
-    /// Number of the next iterator's epoch.
-    ///
-    /// # Errors
-    /// As [`Dataset::epoch_len`].
-    pub fn epoch(&self) -> Result<u64> {
-        Ok(self.look()?.cursor.epoch)
-    }
-
-    /// Makes `epoch` the next iterator's.
-    ///
-    /// # Errors
-    /// `InvalidInput` when the position lies behind the end of the stream.
-    pub fn set_epoch(&self, epoch: u64) -> Result<()> {
-        self.move_cursor(|cursor| cursor.set_epoch(epoch))
-    }
-
-    fn move_cursor(
-        &self,
-        step: impl FnOnce(&mut Cursor) -> std::result::Result<(), CursorError>,
-    ) -> Result<()> {
-        self.moving(|state| {
-            step(&mut state.cursor).map_err(cursor_error)?;
-            // Iterators that run say nothing about the new place.
-            state.newest = None;
-            Ok(())
-        })
-    }
-
-    /// Gives later windows `len` samples, of all ranks together.
-    ///
-    /// # Errors
-    /// `InvalidInput` for 0.
-    pub fn set_epoch_len(&self, len: u64) -> Result<()> {
-        self.move_cursor(|cursor| cursor.set_epoch_len(len))
     }
 
     /// Stream positions of `indices` of the epoch that the next iterator would read, and the
@@ -392,17 +240,6 @@ impl Dataset {
         let positions: Vec<u64> = indices.iter().map(|&i| share.position(i)).collect();
         snapshot.prepare(attend)?.prepare_each(&positions, attend)?;
         Ok((snapshot, positions))
-    }
-
-    /// The snapshot of now, and this rank's share of the epoch that the next iterator would read:
-    /// all of it, also where that iterator would go on behind its beginning.
-    ///
-    /// # Errors
-    /// As [`Dataset::epoch_len`].
-    pub fn next_epoch(&self) -> Result<(Arc<Snapshot>, Share)> {
-        let state = self.look()?;
-        let window = state.cursor.peek();
-        Ok((Arc::clone(&state.snapshot), self.partition.share(window.start..window.end())))
     }
 
     /// The samples at any stream positions of a snapshot, in the order given.
@@ -442,84 +279,15 @@ impl Dataset {
             )),
         }
     }
-
-    /// Hexadecimal BLAKE3 of everything the order depends on; the position is not part of it.
-    ///
-    /// # Errors
-    /// As [`Snapshot::prepare`].
-    pub fn order_fingerprint(&self, attend: &mut dyn FnMut() -> Result<()>) -> Result<String> {
-        let snapshot = self.snapshot()?;
-        let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order fingerprint");
-        let mode = self.options.mode.as_str();
-        hasher.update(&SAMPLER_VERSION.to_le_bytes());
-        hasher.update(&(mode.len() as u64).to_le_bytes());
-        hasher.update(mode.as_bytes());
-        hasher.update(&self.options.seed.to_le_bytes());
-        hasher.update(&snapshot.prepare(attend)?.digest().0);
-        Ok(hasher.finalize().to_hex().to_string())
-    }
-
-    /// Hexadecimal BLAKE3 of the identities at stream positions `start..stop`.
-    ///
-    /// # Errors
-    /// `InvalidInput` when `start` is behind `stop`.
-    pub fn order_digest(
-        &self,
-        start: u64,
-        stop: u64,
-        attend: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<String> {
-        if start > stop || stop > dataset_rt_sampler::POSITION_LIMIT {
-            return Err(Error::invalid(format!(
-                "range {start}..{stop} is not one of the stream; expected start <= stop <= 2^63"
-            )));
-        }
-        let snapshot = self.snapshot()?;
-        let (plan, table) = (snapshot.prepare(attend)?, snapshot.table());
-        let mut hasher = blake3::Hasher::new_derive_key("dataset_rt order digest");
-        let mut rows = vec![0; 4096];
-        let mut position = start;
-        while position < stop {
-            attend()?;
-            let len = (stop - position).min(rows.len() as u64) as usize;
-            let _held = plan.prepare(position..position + len as u64, attend)?;
-            plan.rows_into(position, &mut rows[..len])?;
-            let samples = || rows[..len].iter().map(|&row| table.sample_at(row)).collect();
-            let samples: Vec<SampleRef> = guarded(|_| samples())?;
-            for sample in samples {
-                let cache_id = self.caches[sample.cache as usize].cache_id();
-                hasher.update(&cache_id.to_le_bytes());
-                hasher.update(&sample.sample_id.to_le_bytes());
-            }
-            position += len as u64;
-        }
-        Ok(hasher.finalize().to_hex().to_string())
-    }
-
-    /// A seed for augmentations at stream position `k`.
-    ///
-    /// # Errors
-    /// As [`Snapshot::prepare`].
-    pub fn position_seed(&self, k: u64, attend: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
-        Ok(self.snapshot()?.prepare(attend)?.position_seed(k))
-    }
 }
 
-fn mean_payload_bytes<'a>(caches: impl Iterator<Item = &'a Arc<Cache>>) -> u64 {
+pub(crate) fn mean_payload_bytes<'a>(caches: impl Iterator<Item = &'a Arc<Cache>>) -> u64 {
     let (mut bytes, mut samples) = (0_u64, 0_u64);
     for cache in caches {
         bytes = bytes.saturating_add(cache.manifest().payload_bytes_total);
         samples = samples.saturating_add(cache.rows());
     }
     bytes.checked_div(samples).unwrap_or(0)
-}
-
-pub(crate) fn cursor_error(error: CursorError) -> Error {
-    Error::invalid(error.to_string())
-}
-
-fn partition_error(error: &PartitionError) -> Error {
-    Error::invalid(error.to_string())
 }
 
 fn check_fits(caches: &[Arc<Cache>], cache: &Cache, paths: &[PathBuf]) -> Result<()> {

@@ -31,6 +31,7 @@ mod profile;
 mod progress;
 mod projection;
 mod queue;
+mod receipts;
 pub mod resources;
 mod reuse;
 mod saved;
@@ -43,6 +44,7 @@ mod state;
 mod stream;
 mod tables;
 mod turn;
+mod windows;
 mod write_pipeline;
 
 pub use active::{ActiveTable, SampleRef};

@@ -6,9 +6,10 @@ use dataset_rt_storage::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dataset::{Dataset, cursor_error};
+use crate::dataset::Dataset;
 use crate::saved_document::parsed;
 use crate::snapshot::Snapshot;
+use crate::windows::cursor_error;
 
 const FORMAT: &str = "dataset_rt.state";
 const VERSION: u32 = 1;
@@ -74,6 +75,16 @@ impl Dataset {
 
     fn inside_a_step(&self, taken: u64) -> Error {
         let rank = self.rank();
+        if rank.step() <= rank.rank() {
+            return Error::invalid(format!(
+                "rank {} of {} has no part in global batches of {} samples, so its iterator cannot \
+                 tell where the others are before it has ended; read with iter_batches, or save the \
+                 state on another rank",
+                rank.rank(),
+                rank.world_size(),
+                rank.step()
+            ));
+        }
         Error::invalid(format!(
             "the newest iterator of rank {} of {} took {taken} samples and stands inside a global \
              batch of {} samples; save the state at the end of one, when all ranks are there",
@@ -114,8 +125,12 @@ impl Dataset {
         snapshot: &Snapshot,
         attend: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Cursor> {
-        let saved: SavedState = serde_json::from_str(text)
-            .map_err(|e| Error::invalid(format!("this is no saved state of a dataset: {e}")))?;
+        let saved: SavedState = serde_json::from_str(text).map_err(|e| {
+            Error::invalid(format!(
+                "this is no saved state of a dataset: {e}; pass what state_dict() returned, not a \
+                 checkpoint that holds it"
+            ))
+        })?;
         let digest = snapshot.prepare(attend)?.digest().to_string();
         self.checked(&saved, snapshot.table().rows(), &digest)
     }
@@ -148,6 +163,11 @@ impl Dataset {
                 saved.position, saved.window_start
             ))
         })?;
+        if !saved.epoch_len_was_set {
+            let what = "an epoch_len that was never set, of";
+            let advice = "expected the number of rows";
+            differs(what, &saved.epoch_len, &saved.rows, advice)?;
+        }
         let SavedState { window_start, epoch, epoch_len, epoch_len_was_set, .. } = *saved;
         Cursor::restore(window_start, epoch, epoch_len, epoch_len_was_set, read)
             .map_err(cursor_error)

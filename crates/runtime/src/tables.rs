@@ -9,9 +9,10 @@ use dataset_rt_storage::store::guarded;
 use dataset_rt_validator::table::{CacheColumns, check_table};
 
 use crate::active::{ActiveTable, metadata_of};
-use crate::dataset::{Dataset, cursor_error};
+use crate::dataset::Dataset;
 use crate::orders_before_fork;
 use crate::snapshot::Snapshot;
+use crate::windows::cursor_error;
 
 impl Dataset {
     /// The active table as record batches: identity, stored, weight, extras.

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// No window may end behind this position (rule S19): positions then fit every signed 64-bit field.
 pub const POSITION_LIMIT: u64 = 1 << 63;
+/// Most positions of a window: a length, too, fits every signed 64-bit field.
+const LEN_MAX: u64 = POSITION_LIMIT - 1;
 
 /// The positions one iterator reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +59,20 @@ pub enum CursorError {
     },
     /// An epoch must have at least one position.
     EmptyEpoch,
+    /// Windows are of fewer positions.
+    TooLong {
+        /// Epoch length asked for.
+        len: u64,
+    },
+    /// While no length was set, epochs begin at multiples of theirs.
+    NoMultiple {
+        /// First position of the epoch.
+        position: u64,
+        /// Its number.
+        epoch: u64,
+        /// Epoch length.
+        len: u64,
+    },
     /// More positions of a window were read than leave one.
     ReadBeyond {
         /// Positions read.
@@ -76,6 +92,14 @@ impl fmt::Display for CursorError {
                  or epoch length"
             ),
             Self::EmptyEpoch => f.write_str("an epoch needs at least 1 sample, found 0"),
+            Self::TooLong { len } => {
+                write!(f, "an epoch of {len} samples is too long; expected fewer than 2**63")
+            }
+            Self::NoMultiple { position, epoch, len } => write!(
+                f,
+                "epoch {epoch} of {len} samples cannot begin at position {position} while no epoch \
+                 length was set; expected epoch * length"
+            ),
             Self::ReadBeyond { read, len } => write!(
                 f,
                 "{read} samples of an epoch were read; expected fewer than its {len} samples"
@@ -121,13 +145,14 @@ impl Cursor {
         len_was_set: bool,
         read: u64,
     ) -> Result<Self, CursorError> {
-        if len == 0 {
-            return Err(CursorError::EmptyEpoch);
-        }
+        check_len(len)?;
         if read >= len {
             return Err(CursorError::ReadBeyond { read, len });
         }
         let cursor = Self { position, epoch, len, len_was_set, read };
+        if !len_was_set && cursor.start_of(epoch, len)? != position {
+            return Err(CursorError::NoMultiple { position, epoch, len });
+        }
         // Whoever read of a window had claimed it.
         let is_possible = position <= POSITION_LIMIT && (read == 0 || { cursor }.claim().is_ok());
         if is_possible { Ok(cursor) } else { Err(cursor.overflow(epoch, len)) }
@@ -169,11 +194,9 @@ impl Cursor {
     /// Gives later windows `len` positions; the stream goes on where it is.
     ///
     /// # Errors
-    /// [`CursorError::EmptyEpoch`] for zero.
+    /// [`CursorError::EmptyEpoch`] for zero, [`CursorError::TooLong`] from 2^63 on.
     pub fn set_epoch_len(&mut self, len: u64) -> Result<(), CursorError> {
-        if len == 0 {
-            return Err(CursorError::EmptyEpoch);
-        }
+        check_len(len)?;
         self.position = self.peek().begin();
         self.read = 0;
         self.len = len;
@@ -190,9 +213,7 @@ impl Cursor {
     /// # Errors
     /// [`CursorError`] for an empty table, or when the position lies behind the end of the stream.
     pub fn table_replaced(&mut self, rows: u64) -> Result<(), CursorError> {
-        if rows == 0 {
-            return Err(CursorError::EmptyEpoch);
-        }
+        check_len(rows)?;
         let start = self.start_of(self.epoch, rows)?;
         self.position = if self.len_was_set { start.max(self.peek().begin()) } else { start };
         self.read = 0;
@@ -206,6 +227,14 @@ impl Cursor {
 
     const fn overflow(&self, epoch: u64, len: u64) -> CursorError {
         CursorError::Overflow { epoch, len, position: self.position }
+    }
+}
+
+const fn check_len(len: u64) -> Result<(), CursorError> {
+    match len {
+        0 => Err(CursorError::EmptyEpoch),
+        1..=LEN_MAX => Ok(()),
+        _ => Err(CursorError::TooLong { len }),
     }
 }
 
@@ -253,13 +282,21 @@ mod tests {
 
     #[test]
     fn restore_refuses_what_no_cursor_can_be() {
-        assert!(Cursor::restore(POSITION_LIMIT, 0, 1, false, 0).is_ok());
-        assert!(Cursor::restore(POSITION_LIMIT + 1, 0, 1, false, 0).is_err());
+        assert!(Cursor::restore(POSITION_LIMIT, 0, 1, true, 0).is_ok());
+        assert!(Cursor::restore(POSITION_LIMIT + 1, 0, 1, true, 0).is_err());
         assert_eq!(Cursor::restore(0, 0, 0, false, 0), Err(CursorError::EmptyEpoch));
         assert!(Cursor::restore(0, 0, 5, false, 4).is_ok());
         let refused = Err(CursorError::ReadBeyond { read: 5, len: 5 });
         assert_eq!(Cursor::restore(0, 0, 5, false, 5), refused);
         assert!(Cursor::restore(POSITION_LIMIT - 4, 0, 5, true, 1).is_err());
+        let refused = Err(CursorError::NoMultiple { position: 6, epoch: 1, len: 5 });
+        assert_eq!(Cursor::restore(6, 1, 5, false, 0), refused);
+        let refused = Err(CursorError::TooLong { len: POSITION_LIMIT });
+        assert_eq!(Cursor::restore(0, 0, POSITION_LIMIT, true, 0), refused);
+        assert_eq!(
+            Cursor::new(1).set_epoch_len(POSITION_LIMIT),
+            Err(CursorError::TooLong { len: POSITION_LIMIT })
+        );
     }
 
     #[test]

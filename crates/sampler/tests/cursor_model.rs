@@ -61,8 +61,10 @@ impl Model {
             }
         }
         next.read = 0;
-        let legal =
-            next.length > 0 && next.k <= POSITION_LIMIT.into() && next.epoch <= u64::MAX.into();
+        let legal = next.length > 0
+            && next.length < POSITION_LIMIT.into()
+            && next.k <= POSITION_LIMIT.into()
+            && next.epoch <= u64::MAX.into();
         legal.then_some((next, window))
     }
 

@@ -5,6 +5,7 @@ Reads nothing itself: PyTorch hands tasks to workers, and their batches back in 
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 import weakref
@@ -82,7 +83,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         self._warn_of_lost_table()
         self._end_newest()
         # What this iteration reads, whatever becomes of the dataset meanwhile.
-        snapshot = self.dataset.plain_copy()
+        snapshot = copy.copy(self.dataset)
         self._give_to_workers(snapshot)
         reader = None if self.num_workers else self.dataset.reader_of(snapshot)
         size, lanes = self._planned.batch_size, max(1, self.num_workers)
@@ -109,12 +110,14 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         return self.dataset.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iterator read this epoch from its start.
+        """Have the next iterator read this epoch.
 
-        A training loop need not: epochs advance by themselves, and after `load_state_dict` this
-        would leave out the rest of the saved epoch.
+        A training loop need not: epochs advance by themselves. It may: the epoch that a loaded
+        state stands in keeps its place there, any other begins at its start.
         """
-        self.dataset.set_epoch(epoch)
+        start, begin, _, next_epoch = self.dataset._native.next_window()
+        if begin == start or epoch != next_epoch:
+            self.dataset.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int | str | bool]:
         """Return where the trainer stands: behind the batches that the newest iterator gave it.

@@ -39,16 +39,12 @@ class LoaderDataset(CachedDataset):
         own._reader = None
         return own
 
-    def plain_copy(self) -> CachedDataset:
-        """Return an independent `CachedDataset` with the table of this moment."""
-        return CachedDataset._wrap(self._native.copy(), self._reader_config, self._runtime)
-
     def reader_of(self, dataset: CachedDataset) -> BatchReader:
-        """Return a reader of batches of `dataset`, a `plain_copy`."""
+        """Return a reader of batches of `dataset`, a copy of this one."""
         return BatchReader(dataset._native, has_seeds=self._has_seeds)
 
     def give_to_workers(self, dataset: CachedDataset) -> None:
-        """Have workers that are started from now on read `dataset`, a `plain_copy`."""
+        """Have workers that are started from now on read `dataset`, a copy of this one."""
         self._for_workers = dataset
 
     def __getitems__(self, indices: Iterable[int] | BatchTask) -> Any:
@@ -65,16 +61,8 @@ class LoaderDataset(CachedDataset):
     def __reduce__(self) -> Any:
         """Be sent to a worker that is started, or pickled as any other dataset."""
         if get_spawning_popen() is None:
-            return self.plain_copy().__reduce__()
+            return copy.copy(self).__reduce__()
         return _DatasetToOpen, (pickle.dumps(self._for_workers), self._has_seeds)
-
-    def __copy__(self) -> CachedDataset:
-        """Return an independent `CachedDataset`, which is no loader's."""
-        return self.plain_copy()
-
-    def __deepcopy__(self, memo: dict[int, object]) -> CachedDataset:
-        """Return `copy.copy(self)`."""
-        return copy.copy(self)
 
 
 class _DatasetToOpen:

@@ -72,7 +72,7 @@ class TorchFaces:
             transform: Called with each `CachedSample` where it is read, in a worker if there are
                 any; what it returns takes the sample's place.
             collate_fn: Makes a batch of a list of samples, as in `DataLoader`: `None` is PyTorch's
-                `default_collate` (a `CachedSample` of a list of payloads, a dict of tensors and
+                `default_collate` (a `CachedSample` of a tuple of payloads, a dict of tensors and
                 two tensors of identities; no nulls, dates or timestamps), `list` gives lists.
             samples_per_epoch: As `set_epoch_len`, of all ranks together.
             shuffle: In place of `ReaderConfig.shuffle`, for this loader.

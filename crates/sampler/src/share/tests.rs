@@ -138,6 +138,7 @@ proptest! {
                 let taken = batching.batch(n).start;
                 let next = if n < batches { 3 + n * batch * world } else { 3 + len };
                 prop_assert_eq!(batching.resume_position(n, taken), Some(next));
+            prop_assert_eq!(batching.begin_of(n), next);
             }
             let kept = if drop_last { batches * batch } else { u64::MAX };
             let read: Vec<u64> = positions(&all.share(3..3 + len)).into_iter()
