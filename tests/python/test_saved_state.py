@@ -348,6 +348,7 @@ UNSOUND = [
     ("config.json", lambda it: it["partition"].update(world_size="2"), "partition.world_size"),
     ("config.json", lambda it: it["partition"].update(global_batch_size=2**64), "global_batch"),
     ("config.json", lambda it: it.update(epoch_len=-1), "epoch_len.*found -1"),
+    ("config.json", lambda it: it.update(epoch_len=2**63), "epoch_len"),
     ("config.json", lambda it: it["table"].update(rows=39), "found 40 rows; expected 39"),
 ]
 
