@@ -82,6 +82,12 @@ def dump_config(dataset: CachedDataset, directory: str) -> None:
     native = dataset._native
     paths, contents = native.sources
     base = os.path.abspath(directory)
+    for path in (base, *map(os.fspath, paths)):
+        if any("\ud800" <= letter <= "\udfff" for letter in path):
+            raise InvalidInputError(
+                f"the path {path!r} is no Unicode text, which a configuration cannot hold: rename "
+                "the directory"
+            )
     caches = [
         CacheEntry(path=path, relative_path=os.path.relpath(path, base), content_blake3=content)
         for path, content in zip(map(os.fspath, paths), contents, strict=True)

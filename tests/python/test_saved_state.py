@@ -416,6 +416,35 @@ def test_an_empty_path_is_no_directory(runtime, cache, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["caches"]
 
 
+@pytest.mark.parametrize("below", ["", "run-1", "run-1/last"])
+def test_a_link_means_the_directory_it_leads_to(runtime, cache, tmp_path, below):
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "checkpoints").symlink_to(tmp_path / "scratch")
+    place = tmp_path / "checkpoints" / below
+    dataset = opened(runtime, cache, shuffle=True)
+    next(iter(dataset))
+    dataset.save_state(place)
+    dataset.dump_config(place)
+    again = opened(runtime, cache, shuffle=True)
+    again.load_state(tmp_path / "scratch" / below)
+    assert again.state_dict()["position"] == 1
+    assert len(drt.CachedDataset.from_config(place)) == 50
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(drt.InvalidInputError, match="is not a directory"):
+        dataset.save_state(tmp_path / "dangling")
+
+
+def test_a_path_that_is_no_text_is_told(runtime, tmp_path):
+    cache = written(runtime, tmp_path / "caches", numbered(3))
+    odd = cache.with_name("odd\udcff")
+    cache.rename(odd)
+    dataset = opened(runtime, odd)
+    dataset.save_state(tmp_path / "state")
+    with pytest.raises(drt.InvalidInputError, match="no Unicode text"):
+        dataset.dump_config(tmp_path / "config")
+    assert not (tmp_path / "config").exists()
+
+
 def test_saved_files_obey_their_schemas(runtime, cache, tmp_path):
     import jsonschema
 

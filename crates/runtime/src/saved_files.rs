@@ -111,6 +111,10 @@ fn check_named(directory: &Path) -> Result<()> {
 fn make_directories(store: &dyn Store, directory: &Path) -> Result<()> {
     match store.kind(directory)? {
         Some(EntryKind::Directory) => return Ok(()),
+        // Whoever names a link means what it leads to, wherever that is today.
+        Some(EntryKind::Other) if std::fs::metadata(directory).is_ok_and(|at| at.is_dir()) => {
+            return Ok(());
+        }
         Some(_) => {
             let text = format!("{} is not a directory; name one", directory.display());
             return Err(Error::invalid(text));
