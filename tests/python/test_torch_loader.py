@@ -543,3 +543,42 @@ def test_the_life_of_a_loader_is_logged(dataset, caplog):
         "epoch 0 started: stream positions [0, 11), 2 batches, rank 0 of 1, 0 workers",
         "epoch 0 finished: 2 batches",
     ]
+
+
+def test_an_epoch_that_was_over_when_a_state_was_saved_is_read_again_with_a_warning(dataset):
+    """The loop of a run that saved at the last batch, with an epoch number of its own."""
+    loader = loader_of(dataset)
+    batches = iter(loader)
+    for _ in range(len(loader)):
+        next(batches)
+    state = loader.state_dict()
+    again = loader_of(dataset)
+    again.load_state_dict(state)
+    again.set_epoch(1)
+    with pytest.warns(UserWarning, match="epoch 0 was over when the state was saved"):
+        again.set_epoch(0)
+    again.load_state_dict(state)
+    assert [again.epoch for _ in range(2) if list(again)] == [2, 3]
+    again.set_epoch(0)
+
+
+def test_samples_per_epoch_stays_when_the_table_is_replaced(dataset):
+    loader = loader_of(dataset, samples_per_epoch=7)
+    list(loader)
+    table = loader.dataset.get_metadata()
+    loader.dataset.update_metadata(table.head(9))
+    assert len(flat(loader)) == len(loader.dataset) == 7
+    plain = loader_of(dataset)
+    plain.dataset.update_metadata(table.head(9))
+    assert len(plain.dataset) == 9
+
+
+def test_a_launcher_with_several_ranks_and_a_loader_that_is_not_divided(dataset, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.warns(UserWarning, match="there are 2 ranks"):
+        loader_of(dataset)
+    loader_of(dataset, rank=0, world_size=2)
+    loader_of(dataset.partition())
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    loader_of(dataset)

@@ -62,6 +62,8 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         self._snapshot: CachedDataset | None = None
         self._newest: LoaderIterator | None = None
         self._iterations = 0
+        # The epoch that a loaded state stands in, until something is read.
+        self._loaded: int | None = None
         super().__init__(
             dataset,
             batch_sampler=self._planned,
@@ -96,6 +98,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
             # Another thread moved the dataset meanwhile.
             batches, tasks = self._start(claimed, snapshot)
         is_in_order = self.in_order or not self.num_workers
+        self._loaded = None
         self._newest = LoaderIterator(
             batches,
             claimed,
@@ -143,6 +146,13 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         state stands in keeps its place there, any other begins at its start.
         """
         start, begin, _, next_epoch = self.dataset._native.next_window()
+        if self._loaded is not None and epoch < self._loaded:
+            warnings.warn(
+                f"epoch {epoch} was over when the state was saved that this loader goes on from, "
+                f"and is read once more: go on with range(loader.epoch, ...), from {self._loaded}",
+                stacklevel=level_of_caller(),
+            )
+        self._loaded = None if epoch != next_epoch else self._loaded
         if begin == start or epoch != next_epoch:
             self.dataset.set_epoch(epoch)
 
@@ -166,6 +176,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
             InvalidInputError: As `CachedDataset.load_state_dict`; nothing was changed.
         """
         self.dataset.load_state_dict(state)
+        self._loaded = self.epoch
 
     def _note_start(self, batching: NativeBatching) -> int:
         start, begin, end, epoch = batching.window or (0, 0, 0, 0)

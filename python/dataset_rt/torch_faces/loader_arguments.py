@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from dataset_rt.arguments import to_count
 from dataset_rt.config import ReaderConfig
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.launcher import distributed_world
+from dataset_rt.launcher import launched_world
 from dataset_rt.runtime import DatasetRuntime
 from dataset_rt.torch_faces.batch_maker import BatchMaker
 from dataset_rt.torch_faces.dataset_loader import DatasetLoader
@@ -102,9 +102,7 @@ def make_loader(
         config=_config_of(source, seed, shuffle),
         rank=_rank_of(source, rank, world_size, drop_last),
     )
-    if samples_per_epoch is not None:
-        own.set_epoch_len(samples_per_epoch)
-    dataset = LoaderDataset.of(own, has_seeds=position_seeds)
+    dataset = LoaderDataset.of(own, has_seeds=position_seeds, samples_per_epoch=samples_per_epoch)
     loader = DatasetLoader(
         source,
         dataset,
@@ -160,12 +158,15 @@ def _refuse_unsendable(context: object, functions: dict[str, Any]) -> None:
 
 
 def _warn_of_whole_dataset(dataset: LoaderDataset) -> None:
-    world = distributed_world()
-    if world is None or world.world_size == 1 or dataset._native.rank[1] > 1:
+    try:
+        world = launched_world()
+    except InvalidInputError:
+        return
+    if world.world_size == 1 or dataset._native.rank[1] > 1:
         return
     warnings.warn(
-        f"torch.distributed has {world.world_size} ranks, but this loader is not divided between "
-        "them: every rank reads everything. Pass rank and world_size, or make it of "
-        "dataset.partition(), which asks torch.distributed",
+        f"there are {world.world_size} ranks, but this loader is not divided between them: every "
+        "rank reads everything. Pass rank and world_size, or make it of dataset.partition(), "
+        "which asks torch.distributed or the launcher's variables",
         stacklevel=level_of_caller(),
     )

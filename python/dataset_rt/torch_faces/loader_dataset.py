@@ -21,6 +21,7 @@ from dataset_rt.torch_faces.lost_batch import LostBatch
 
 if TYPE_CHECKING:
     from dataset_rt.arguments import AnyPath
+    from dataset_rt.frames import AnyArrowTable
     from dataset_rt.torch_faces.loader_iterator import LoaderIterator
 
 _LOGGER = logging.getLogger("dataset_rt")
@@ -35,17 +36,23 @@ class LoaderDataset(CachedDataset):
     _has_seeds: bool
     _for_workers: CachedDataset
     _reader: BatchReader | None
+    _samples_per_epoch: int | None
     _starts_workers: bool
     _unordered: LoaderIterator | None
 
     @classmethod
-    def of(cls, dataset: CachedDataset, *, has_seeds: bool) -> Self:
+    def of(
+        cls, dataset: CachedDataset, *, has_seeds: bool, samples_per_epoch: int | None = None
+    ) -> Self:
         """Take over `dataset`, which nobody else uses."""
         own = cls.__new__(cls)
         own.__dict__.update(dataset.__dict__)
         own._has_seeds = has_seeds
         own._for_workers = dataset
         own._reader = None
+        own._samples_per_epoch = samples_per_epoch
+        if samples_per_epoch is not None:
+            own.set_epoch_len(samples_per_epoch)
         own._starts_workers = False
         own._unordered = None
         return own
@@ -70,6 +77,12 @@ class LoaderDataset(CachedDataset):
     def refuse_states_of(self, iterator: LoaderIterator | None) -> None:
         """Refuse states while `iterator` gives batches in no fixed order."""
         self._unordered = iterator
+
+    def update_metadata(self, df: AnyArrowTable, *, edited: Iterable[str] = ()) -> None:
+        """Replace the table as `CachedDataset`; `samples_per_epoch` of the loader stays."""
+        super().update_metadata(df, edited=edited)
+        if self._samples_per_epoch is not None:
+            self.set_epoch_len(self._samples_per_epoch)
 
     def state_dict(self) -> dict[str, int | str | bool]:
         """Return where the trainer stands, as `CachedDataset.state_dict`.
