@@ -143,8 +143,9 @@ class LoaderIterator(Iterator[Any]):
             # PyTorch was interrupted as it ended its workers; nothing is left to come.
             self._batches = iter(())
         elif not _is_timeout(error):
-            is_ours = isinstance(error, UnavailableError)
-            self.end(error if is_ours else self._broken(f"{type(error).__name__}: {error}"))
+            if not isinstance(error, UnavailableError):
+                error = self._broken(f"{type(error).__name__}: {error}")
+            self.end(error)
 
     def _broken(self, found: str) -> UnavailableError:
         go_on = (
