@@ -365,8 +365,12 @@ def test_an_interrupt_while_a_fork_works_out_an_order_is_raised_behind_it(cache)
         WITH_A_TABLE
         + """
         parent = os.getpid()
+        begun = []
+        os.register_at_fork(before=lambda: begun.append(True))   # before ours
         def interrupt(*_):
-            raise KeyboardInterrupt
+            if begun:
+                raise KeyboardInterrupt
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
         signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         try:
