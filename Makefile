@@ -37,7 +37,7 @@ help:
 	@echo "make conformance  two more Rust decoders read the golden caches"
 	@echo "make order-matrix  every way through PyTorch delivers one order, about 10 minutes"
 	@echo "make fuzz    every fuzz target for FUZZ_SECONDS (60) each, two at a time"
-	@echo "make bench   measure ourselves, the machine and the peers, about 25 minutes"
+	@echo "make bench   measure ourselves, the machine and the peers, about 28 minutes"
 	@echo "make bench-quick  the same with a few samples, to see that it runs"
 	@echo "make bench-scale  tables of 10^7 rows and thousands of files, about 10 minutes"
 	@echo "make bench-workers  one CPU and two, and memory of loader processes, about 6 minutes"
