@@ -1,6 +1,7 @@
 """Sources and fixtures every test of the built package shares; knows no rule under test."""
 
 import hashlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -11,6 +12,17 @@ import pytest
 from plain_blake3 import blake3
 
 import dataset_rt as drt
+
+# Of whole files, as `pytestmark`.
+NEEDS_PYTORCH = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None,
+        reason="PyTorch is not importable: see make torch",
+    ),
+    # PyTorch's advice about machines with few CPUs, and Python's about forks of threads.
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
 
 QUIET = drt.WriterConfig(show_progress=False)
 

@@ -1,22 +1,14 @@
 """Whatever goes wrong: batches given and errors told leave no gap, and the state stands there."""
 
-import importlib.util
 import multiprocessing
 import os
 import threading
 from contextlib import suppress
 
 import pytest
-from conftest import identities, numbered, opened, written
+from conftest import NEEDS_PYTORCH, identities, numbered, opened, written
 
-pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None,
-        reason="PyTorch is not importable: see make torch",
-    ),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
+pytestmark = NEEDS_PYTORCH
 
 COUNT = 11
 BATCHES = 6

@@ -1,22 +1,13 @@
 """`to_torch_dataloader`: the global order for any workers and ranks, resumed anywhere."""
 
-import importlib.util
 import logging
 from itertools import islice
 
 import polars as pl
 import pytest
-from conftest import identities, numbered, opened, written
+from conftest import NEEDS_PYTORCH, identities, numbered, opened, written
 
-pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None,
-        reason="PyTorch is not importable: see make torch",
-    ),
-    # PyTorch's advice about machines with few CPUs, and Python's about forks of threads.
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
+pytestmark = NEEDS_PYTORCH
 
 COUNT = 11
 

@@ -1,20 +1,14 @@
 """Datasets under PyTorch's own loaders, map-style and iterable, and torchdata's that resumes."""
 
-import importlib.util
 import json
 from collections import Counter
 from itertools import islice
 
 import pytest
-from conftest import identities, numbered, opened, written
+from conftest import NEEDS_PYTORCH, identities, numbered, opened, written
 
 pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None,
-        reason="PyTorch is not importable: see make torch",
-    ),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    *NEEDS_PYTORCH,
     # torchdata's own.
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
 ]

@@ -90,15 +90,10 @@ impl Dataset {
         };
         let cursor = self.cursor_of(&state, &snapshot, attend)?;
         attend()?;
-        let replaced = self.moving(|state| {
-            state.cursor = cursor;
-            state.newest = None;
-            state.lineage.count_table();
-            Ok(std::mem::replace(&mut state.snapshot, snapshot))
-        })?;
-        // Outside the lock, as in `update_table`.
-        drop(replaced);
-        Ok(())
+        self.replace_table(snapshot, |place| {
+            *place = cursor;
+            Ok(())
+        })
     }
 }
 

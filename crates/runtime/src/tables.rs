@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use dataset_rt_sampler::Cursor;
 use dataset_rt_storage::Result;
 use dataset_rt_storage::store::guarded;
 use dataset_rt_validator::table::{CacheColumns, check_table};
@@ -52,8 +53,20 @@ impl Dataset {
         // The last look: whoever interrupted until here finds the old table.
         attend()?;
         orders_before_fork::remember(&snapshot);
+        self.replace_table(snapshot, |cursor| cursor.table_replaced(rows).map_err(cursor_error))
+    }
+
+    /// Reads `snapshot` from now on, from where `place` moves the cursor. On error nothing changes.
+    ///
+    /// # Errors
+    /// Those of `place`, or `Conflict` when the process that this one follows has another table.
+    pub(crate) fn replace_table(
+        &self,
+        snapshot: Arc<Snapshot>,
+        place: impl FnOnce(&mut Cursor) -> Result<()>,
+    ) -> Result<()> {
         let replaced = self.moving(|state| {
-            state.cursor.table_replaced(rows).map_err(cursor_error)?;
+            place(&mut state.cursor)?;
             state.newest = None;
             state.lineage.count_table();
             Ok(std::mem::replace(&mut state.snapshot, snapshot))
