@@ -62,6 +62,7 @@ from dataset_rt.sources import (
     HasLength,
     HasProvenance,
     HasSchema,
+    HasTransform,
 )
 from dataset_rt.unfinished import (
     UnfinishedWrite,
@@ -147,6 +148,7 @@ __all__ = [
     "HasLength",
     "HasProvenance",
     "HasSchema",
+    "HasTransform",
     "InternalError",
     "InvalidInputError",
     "Metadata",

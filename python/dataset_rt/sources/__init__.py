@@ -13,6 +13,7 @@ from dataset_rt.sources.protocols import (
     HasLength,
     HasProvenance,
     HasSchema,
+    HasTransform,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "HasLength",
     "HasProvenance",
     "HasSchema",
+    "HasTransform",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -62,6 +62,21 @@ class HasIterFrom(Protocol):
 
     def iter_from(self, start: int) -> Iterator[CacheInput | ArrowArrayExporter]:
         """Yield the samples from number `start` on, counted from 0."""
+        ...
+
+
+@runtime_checkable
+class HasTransform(Protocol):
+    """Optional member of a source: turns one item into one sample, where that costs CPU time.
+
+    Such a source yields items of its own from `__iter__` and `iter_from`, and `transform` makes
+    the sample of each. `WriterConfig(num_processes=N)` runs it in N processes, which get the
+    method or function and the items pickled; the cache is the same to the byte. A source whose
+    `transform` is `None` has none.
+    """
+
+    def transform(self, item: Any, /) -> CacheInput:
+        """Return the sample of one item; it depends on the item alone."""
         ...
 
 

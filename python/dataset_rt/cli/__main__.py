@@ -1,0 +1,5 @@
+"""`python -m dataset_rt.cli`: the command line where its script is not on the path."""
+
+from dataset_rt.cli import main
+
+main()
