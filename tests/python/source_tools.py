@@ -149,5 +149,3 @@ def pets(count, first=0):
         yield f"{i:04}.jpg", f"jpg-{i}".encode() * (i % 5 + 1)
         yield f"{i:04}.cls", str(i % 3).encode()
         yield f"{i:04}.json", json.dumps({"score": i / 4, "who": f"w{i}"}).encode()
-
-

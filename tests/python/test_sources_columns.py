@@ -88,9 +88,7 @@ def test_an_interrupted_csv_goes_on(labels, tmp_path, runtime):
 
 def test_a_transformed_csv_reads_files_where_it_transforms(labels, tmp_path, runtime):
     def make():
-        return CsvSource(
-            "c", labels, payload_files="file", transform=shout, transform_version="1"
-        )
+        return CsvSource("c", labels, payload_files="file", transform=shout, transform_version="1")
 
     item = next(iter(make()))
     assert b"file 0" not in pickle.dumps(item)
@@ -284,7 +282,8 @@ def test_large_tables_are_read_in_little_memory(tmp_path):
         block = bytes(range(256)) * 400
         rows = [i.to_bytes(8, "little") + block for i in range(2000)]
         table = pa.table({"payload": rows, "n": range(2000)})
-        pq.write_table(table, sys.argv[1], compression="none", use_dictionary=False)
+        pq.write_table(table, sys.argv[1], write_batch_size=8, use_dictionary=False,
+                       compression="none")
         assert pq.ParquetFile(sys.argv[1]).num_row_groups == 1
     """
     run_script(script, path)

@@ -152,7 +152,15 @@ def test_links_are_refused(tmp_path):
 def test_every_cut_of_a_shard_is_noticed(tmp_path):
     whole = put_tar(tmp_path / "whole.tar", pets(4)).read_bytes()
     end = len(whole.rstrip(b"\0"))
-    places = [0, 1, 511, 512, 513, *range(512, end + 1, 512), *random.Random(1).sample(range(end), 20)]
+    places = [
+        0,
+        1,
+        511,
+        512,
+        513,
+        *range(512, end + 1, 512),
+        *random.Random(1).sample(range(end), 20),
+    ]
     for place in places:
         (tmp_path / "cut.tar").write_bytes(whole[:place])
         with pytest.raises(drt.InvalidInputError, match=r"cut\.tar"):
@@ -204,12 +212,12 @@ def test_changed_shards_are_stale(shards, tmp_path, runtime):
 
 
 def test_large_shards_are_read_in_little_memory(tmp_path):
-    """150,000 members: Python's reader would remember each."""
+    """80,000 members: Python's reader would remember each."""
     script = """
         import io, resource, sys, tarfile
         from dataset_rt.sources import WebDatasetSource
         with tarfile.open(sys.argv[1], "w", format=tarfile.USTAR_FORMAT) as archive:
-            for i in range(75_000):
+            for i in range(40_000):
                 for ending, data in (("jpg", b"x"), ("cls", b"1")):
                     entry = tarfile.TarInfo(f"{i:07}.{ending}")
                     entry.size = len(data)
@@ -217,20 +225,26 @@ def test_large_shards_are_read_in_little_memory(tmp_path):
                 archive.members.clear()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         count = sum(1 for _ in WebDatasetSource("w", sys.argv[1], payload="jpg"))
-        assert count == 75_000
+        assert count == 40_000
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
-    assert int(run_script(script, tmp_path / "large.tar")) < 20_000
+    assert int(run_script(script, tmp_path / "large.tar")) < 12_000
 
 
 def test_the_library_sees_the_same_samples(shards):
-    webdataset = pytest.importorskip("webdataset", reason="webdataset is not importable")
-    urls = [str(path) for path in sorted(shards.iterdir())]
-    theirs = list(webdataset.WebDataset(urls, shardshuffle=False))
-    ours = samples_of(source_of(shards))
-    assert len(theirs) == len(ours)
-    for sample, (payload, metadata) in zip(theirs, ours, strict=True):
-        assert sample["jpg"] == payload
-        assert sample["__key__"] == metadata["__key__"]
-        assert int(sample["cls"]) == metadata["cls"]
-        assert json.loads(sample["json"])["score"] == metadata["score"]
+    pytest.importorskip("webdataset", reason="webdataset is not importable: see make torch")
+    script = """
+        import json, sys, webdataset
+        for sample in webdataset.WebDataset(sys.argv[1:], shardshuffle=False):
+            print(json.dumps([sample["jpg"].decode(), {
+                "__key__": sample["__key__"],
+                "cls": int(sample["cls"]),
+                **json.loads(sample["json"]),
+            }]))
+    """
+    # On its own: the library leaves files open, which is an error in our tests.
+    theirs = [
+        json.loads(line) for line in run_script(script, *sorted(shards.iterdir())).split("\n")[:-1]
+    ]
+    ours = [[payload.decode(), metadata] for payload, metadata in samples_of(source_of(shards))]
+    assert theirs == ours

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -40,7 +41,7 @@ class ArrayRecordSource(Importer):
     Raises:
         ModuleNotFoundError: `array_record` is not installed.
         NotFoundError: No file is there.
-        InvalidInputError: On first use, when a file is damaged or something else.
+        InvalidInputError: On first use, when a file is empty, damaged or something else.
     """
 
     kind = "array_record"
@@ -65,9 +66,14 @@ class ArrayRecordSource(Importer):
     def _counts(self) -> list[int]:
         counts = []
         for file in self._files:
-            reader = _opened(file)
-            counts.append(int(reader.num_records()))
-            reader.close()
+            with _opened(file) as reader:
+                counts.append(int(reader.num_records()))
+            # The library says so of files whose end is damaged, and they would be left out.
+            if counts[-1] == 0:
+                raise InvalidInputError(
+                    f"{file.path}: expected records, found none: it is empty or damaged; leave it "
+                    "out, or take another copy"
+                )
         return counts
 
     def iter_from(self, start: int) -> Iterator[CacheInput]:
@@ -88,19 +94,12 @@ class ArrayRecordSource(Importer):
 
 
 def _records(file: InputFile, start: int, count: int) -> Iterator[CacheInput]:
-    reader = _opened(file)
-    try:
-        # Compressed sizes are all that is known before; half of it leaves room for what grows.
-        size = max(1, min(_RECORDS_PER_READ, _READ_BYTES * count // (2 * file.size_bytes + 1)))
+    # Compressed sizes are all that is known before; half of it leaves room for what grows.
+    size = max(1, min(_RECORDS_PER_READ, _READ_BYTES * count // (2 * file.size_bytes + 1)))
+    with _opened(file) as reader:
         for first in range(start, count, size):
             last = min(first + size, count)
-            try:
-                records = reader.read(first, last)
-            except Exception as error:  # its errors have no class of their own
-                raise InvalidInputError(
-                    f"{file.path}: records {first} to {last - 1} cannot be read: {error}; take "
-                    "another copy of the file"
-                ) from error
+            records = reader.read(first, last)
             if len(records) != last - first:
                 raise InvalidInputError(
                     f"{file.path}: expected {last - first} records from {first} on, found "
@@ -108,17 +107,26 @@ def _records(file: InputFile, start: int, count: int) -> Iterator[CacheInput]:
                 )
             for record in records:
                 yield CacheInput(record, {})
-    finally:
-        reader.close()
 
 
-def _opened(file: InputFile) -> Any:
+@contextmanager
+def _opened(file: InputFile) -> Iterator[Any]:
+    """Open a file; what its library raises names it."""
     file.check_unchanged()
+    library = _library()
     try:
-        return _library().ArrayRecordReader(file.path)
-    except Exception as error:
+        reader = library.ArrayRecordReader(file.path)
+        try:
+            yield reader
+        finally:
+            # It may only say now that it could not open the file.
+            reader.close()
+    except InvalidInputError:
+        raise
+    except Exception as error:  # its errors have no class of their own
         raise InvalidInputError(
-            f"{file.path}: expected an ArrayRecord file, found something else: {error}"
+            f"{file.path}: expected an ArrayRecord file, found a damaged one or something else: "
+            f"{error}; take another copy of the file"
         ) from error
 
 

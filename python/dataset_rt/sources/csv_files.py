@@ -22,7 +22,7 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 
 
 class CsvSource(ColumnarImporter):
-    """The rows of CSV files, in the order of the files and their lines.
+    r"""The rows of CSV files, in the order of the files and their lines.
 
     Types are those that the first 4 MiB of the first file suggest, for all files; a later value
     that does not fit is an error with its row. Empty cells are null in columns of numbers and
@@ -48,7 +48,7 @@ class CsvSource(ColumnarImporter):
         InvalidInputError: Columns are missing or cannot be stored.
 
     Example:
-        >>> _ = (tmp_path / "a.csv").write_text("review,stars\\nfine,5\\nbad,1\\n")
+        >>> _ = (tmp_path / "a.csv").write_text("review,stars\nfine,5\nbad,1\n")
         >>> source = CsvSource("reviews", tmp_path / "a.csv", payload="review")
         >>> [batch.to_pydict() for batch in source]
         [{'stars': [5, 1], 'payload': [b'fine', b'bad']}]
@@ -120,9 +120,7 @@ class CsvSource(ColumnarImporter):
                 read_options=csv.ReadOptions(
                     use_threads=False, block_size=_BLOCK_BYTES, encoding=self._encoding
                 ),
-                parse_options=csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True
-                ),
+                parse_options=csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
                 convert_options=csv.ConvertOptions(column_types=types),
             )
         except (pa.ArrowException, OSError, UnicodeError) as error:

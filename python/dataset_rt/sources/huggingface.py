@@ -96,7 +96,7 @@ class HuggingFaceSource(ColumnarImporter):
                 row += batch.num_rows
 
     def _tables(self, dataset: Any, start: int) -> Iterator[pa.Table]:
-        if not hasattr(dataset, "__getitem__"):
+        if not hasattr(dataset, "__len__"):
             yield from dataset.skip(start).iter(batch_size=_BATCH_ROWS)
             return
         for first in range(start, len(dataset), _BATCH_ROWS):
@@ -123,7 +123,7 @@ class HuggingFaceSource(ColumnarImporter):
         return pa.array(filled, pa.large_binary())
 
     def _computed_fingerprint(self, options: dict[str, object]) -> str | None:
-        if not hasattr(self._dataset, "__getitem__"):
+        if not hasattr(self._dataset, "__len__"):
             return None
         own = FingerprintMaker(self.kind, {"dataset": self._dataset._fingerprint, **options})
         return self._fingerprint_of({"dataset": own.text()}, [])

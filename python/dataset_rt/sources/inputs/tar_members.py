@@ -100,7 +100,7 @@ class _Reading:
 
 def _check_end(stream: IO[bytes], archive: tarfile.TarFile, path: str, last: str) -> None:
     """Refuse an end that is none: Python's reader takes a damaged header in the middle for one."""
-    stream.seek(archive.offset)  # type: ignore[attr-defined]
+    stream.seek(archive.offset)
     mark = stream.read(_BLOCK_BYTES)
     if len(mark) == _BLOCK_BYTES and not mark.strip(b"\0"):
         # Padding is nothing but zeros; archives put one behind another have more.
@@ -119,6 +119,6 @@ def _check_end(stream: IO[bytes], archive: tarfile.TarFile, path: str, last: str
 
 def _damaged(path: str, place: str, error: Exception) -> InvalidInputError:
     return InvalidInputError(
-        f"{path}: damaged in or behind {place}: {error or type(error).__name__}; take another "
+        f"{path}: damaged in or behind {place}: {str(error) or type(error).__name__}; take another "
         "copy of the archive"
     )
