@@ -154,7 +154,8 @@ def test_damaged_records_name_the_file(records):
     whole = path.read_bytes()
     good = samples_of(ArrayRecordSource("a", records))
     noticed = 0
-    for place in range(0, len(whole), len(whole) // 97):
+    places = [place for place, byte in enumerate(whole) if byte]
+    for place in places[:: len(places) // 60]:
         data = bytearray(whole)
         data[place] ^= 0xFF
         path.write_bytes(data)
@@ -166,7 +167,7 @@ def test_damaged_records_name_the_file(records):
             message = str(error)
         noticed += message is not None
         assert message is None or "1.array_record: " in message
-    assert noticed > 3
+    assert noticed > 50
     path.write_bytes(b"something else")
     with pytest.raises(drt.InvalidInputError, match=r"1\.array_record: expected"):
         samples_of(ArrayRecordSource("a", records))
