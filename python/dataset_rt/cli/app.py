@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import dataset_rt
+from dataset_rt.cli import exporting, importing
 from dataset_rt.errors import DatasetRTError
 
 app = typer.Typer(
@@ -32,6 +33,10 @@ def _options(
     ] = False,
 ) -> None:
     """Look into, check, make and mend dataset caches."""
+
+
+app.add_typer(importing.app, name="import")
+app.add_typer(exporting.app, name="export")
 
 
 def run() -> NoReturn:

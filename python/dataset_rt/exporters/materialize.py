@@ -58,6 +58,7 @@ def materialize(
         ConflictError: There is a cache of that name already.
 
     Example:
+        >>> from dataset_rt.exporters import materialize
         >>> dataset = open_dataset(cache)
         >>> dataset.update_metadata(dataset.get_metadata().filter(pl.col("position") == 1))
         >>> open_cache(materialize(dataset, tmp_path, "second")).num_samples

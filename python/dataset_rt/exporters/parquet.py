@@ -46,6 +46,7 @@ def to_parquet(
         ConflictError: There is a file already.
 
     Example:
+        >>> from dataset_rt.exporters import to_parquet
         >>> file = to_parquet(cache, tmp_path / "words.parquet")
         >>> pl.read_parquet(file).to_dicts()
         [{'position': 0, 'payload': b'a'}, {'position': 1, 'payload': b'b'}]

@@ -64,6 +64,7 @@ def to_webdataset(
         ConflictError: The directory is there already and not empty.
 
     Example:
+        >>> from dataset_rt.exporters import to_webdataset
         >>> [shard.name for shard in to_webdataset(cache, tmp_path / "shards", extension="txt")]
         ['000000.tar']
     """

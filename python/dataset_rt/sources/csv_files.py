@@ -48,6 +48,7 @@ class CsvSource(ColumnarImporter):
         InvalidInputError: Columns are missing or cannot be stored.
 
     Example:
+        >>> from dataset_rt.sources import CsvSource
         >>> _ = (tmp_path / "a.csv").write_text("review,stars\nfine,5\nbad,1\n")
         >>> source = CsvSource("reviews", tmp_path / "a.csv", payload="review")
         >>> [batch.to_pydict() for batch in source]

@@ -59,6 +59,7 @@ class ImageFolderSource(Importer):
         InvalidInputError: On first use, for what is said above, or when there are no such files.
 
     Example:
+        >>> from dataset_rt.sources import ImageFolderSource
         >>> (tmp_path / "pets" / "cat").mkdir(parents=True)
         >>> _ = (tmp_path / "pets" / "cat" / "1.jpg").write_bytes(b"...")
         >>> source = ImageFolderSource(tmp_path / "pets")

@@ -46,6 +46,7 @@ class MapDatasetSource(Importer):
         TypeError: `dataset` has no length or no items.
 
     Example:
+        >>> from dataset_rt.sources import MapDatasetSource
         >>> def encode(item):
         ...     return CacheInput(item.encode(), {"length": len(item)})
         >>> source = MapDatasetSource("words", ["a", "bc"], encode, fingerprint="v1")

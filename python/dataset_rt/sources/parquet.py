@@ -47,6 +47,7 @@ class ParquetSource(ColumnarImporter):
         InvalidInputError: A file is no Parquet, columns are missing or cannot be stored.
 
     Example:
+        >>> from dataset_rt.sources import ParquetSource
         >>> pl.DataFrame({"image": [b"a", b"b"], "label": [0, 1]}).write_parquet(tmp_path / "a.pq")
         >>> source = ParquetSource("letters", tmp_path / "a.pq", payload="image")
         >>> len(source), source.schema.names

@@ -59,9 +59,12 @@ class WebDatasetSource(Importer):
             are neither payload nor metadata, metadata that cannot be read.
 
     Example:
-        >>> source = WebDatasetSource("pets", shard, payload="jpg;png")
+        >>> from dataset_rt.exporters import to_webdataset
+        >>> from dataset_rt.sources import WebDatasetSource
+        >>> shards = to_webdataset(cache, tmp_path / "shards", extension="txt")
+        >>> source = WebDatasetSource("words", shards, payload="txt")
         >>> next(iter(source))
-        CacheInput(data=b'...', metadata={'__key__': '0001', 'cls': 3})
+        CacheInput(data=b'a', metadata={'__key__': '000000000', 'position': 0})
     """
 
     kind = "webdataset"

@@ -146,8 +146,10 @@ def _field(schema: pa.Schema, name: str, place: str) -> pa.Field:
 
 
 def _no_payload(schema: pa.Schema, payload: str, place: str) -> str:
-    fitting = [field.name for field in schema if _is_payload(field.type)]
-    ways = [f"payload={name!r}" for name in fitting[:5]]
+    # Text may be meant, bytes mostly are.
+    fitting = [field for field in schema if _is_payload(field.type)]
+    fitting.sort(key=lambda field: _is_one_of(_values_type(field.type), _TEXT))
+    ways = [f"payload={field.name!r}" for field in fitting[:5]]
     return (
         f"{place}: expected a column {payload!r} for the payload, found columns {schema.names}; "
         f"say which column holds the bytes ({', '.join(ways) or 'none here holds bytes or text'})"
