@@ -97,6 +97,14 @@ def assert_resumes(runtime, make, directory, total, seed=7):
     return drt.open_cache(whole.path)
 
 
+def assert_begins_anywhere(make, places):
+    """From any number on, a source yields what it yields behind as many samples."""
+    everything = samples_of(make())
+    for place in places:
+        found = samples_of(make(), place)
+        assert found == everything[place:], place
+
+
 def refused(runtime, source, directory):
     """The message of a source that cannot be written."""
     result = write(runtime, source, directory)
@@ -116,10 +124,10 @@ def is_stale(runtime, source, directory):
     return True
 
 
-def samples_of(source):
-    """All samples as (payload, metadata)."""
+def samples_of(source, start=0):
+    """Samples from number `start` on as (payload, metadata)."""
     found = []
-    for item in with_samples(source):
+    for item in with_samples(source).iter_from(start):
         if isinstance(item, pa.RecordBatch):
             rows = item.to_pylist()
             found += [(bytes(row.pop("payload")), row) for row in rows]

@@ -207,3 +207,19 @@ def test_saved_datasets_of_hugging_face_become_caches(tmp_path):
     assert (made["samples"], made["path"]) == (1, str(tmp_path / "caches" / "saved-test"))
     with pytest.raises(drt.InvalidInputError, match="dataset-rt import parquet"):
         run("import", "huggingface", tmp_path, tmp_path / "caches", "--payload", "text")
+
+
+def test_a_transform_runs_in_processes(photos, tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "shouting.py").write_text(
+        "from dataset_rt import CacheInput\n"
+        "def shout(sample):\n"
+        "    return CacheInput(sample.data.upper(), {**sample.metadata, 'n': len(sample.data)})\n"
+    )
+    monkeypatch.chdir(tmp_path / "mine")
+    command = ("--transform", "shouting:shout", "--transform-version", "1")
+    one = document("import", "images", photos, tmp_path / "one", *command)
+    two = document("import", "images", photos, tmp_path / "two", *command, "--processes", 2)
+    assert one["columns"] == ["path", "label", "label_id", "n"]
+    assert bytes(drt.open_cache(one["path"]).payload(0)) == b"CAT 0"
+    assert directory_digest(one["path"]) == directory_digest(two["path"])
