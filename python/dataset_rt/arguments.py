@@ -59,10 +59,13 @@ def to_path(value: object, argument: str) -> str:
 
     Raises:
         TypeError: `value` is neither `str` nor a path object with text inside.
+        InvalidInputError: it is empty.
     """
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         if isinstance(path, str):
+            if not path:
+                raise InvalidInputError(f"{argument} is empty; expected the path of a directory")
             return path
     raise TypeError(
         f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"

@@ -1,7 +1,7 @@
 //! From a path to an open cache: the manifest, and one `stat` a file.
 //! Reads no payload, no metadata and no index.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +12,7 @@ use super::file::VerifiedFile;
 use super::file::{LazyFile, missing, wrong_size};
 use crate::format::digest::{Digest, from_hex};
 use crate::format::manifest::{MANIFEST_FILE, Manifest, SHARDS_DIR};
+use crate::format::name::partial_path;
 use crate::store::{EntryKind, IoMode, LocalStore, Store};
 use crate::{Error, Kind, Result};
 
@@ -156,18 +157,25 @@ fn digest(hex: &str) -> Result<Digest> {
     from_hex(hex).ok_or_else(|| Error::internal("a checked digest is not hexadecimal"))
 }
 
-/// What to tell someone who named a path without a cache.
-fn no_cache(path: &Path) -> Error {
+/// What to tell someone who named a path without a cache, with what lies there instead.
+pub fn no_cache(path: &Path) -> Error {
+    let found = |text: String| Error::new(Kind::NotFound, text);
     let name = path.display();
+    if let Some(unfinished) = unfinished_beside(path) {
+        return found(format!(
+            "there is no cache at {name}, but an unfinished write of it in {}; run the same write \
+             again to go on behind what it finished",
+            unfinished.display()
+        ));
+    }
     let Ok(entries) = LocalStore.list_dir(path) else {
         let what = match LocalStore.kind(path) {
             Ok(Some(_)) => "it is not a directory",
             _ => "it does not exist",
         };
-        return Error::new(
-            Kind::NotFound,
-            format!("there is no cache at {name}: {what}; check the path or write the cache first"),
-        );
+        return found(format!(
+            "there is no cache at {name}: {what}; check the path or write the cache first"
+        ));
     };
     let is_cache = |entry: &Path| {
         let manifest = path.join(entry).join(MANIFEST_FILE);
@@ -181,16 +189,23 @@ fn no_cache(path: &Path) -> Error {
         .map(|entry| path.join(entry).display().to_string())
         .take(CACHES_LISTED_MAX)
         .collect();
-    let message = if caches.is_empty() {
-        format!(
+    if caches.is_empty() {
+        return found(format!(
             "there is no cache at {name}: it has no {MANIFEST_FILE}; check the path or write the \
              cache first"
-        )
-    } else {
-        format!(
-            "{name} is a directory of caches, not a cache; name the caches themselves: {}",
-            caches.join(", ")
-        )
-    };
-    Error::new(Kind::NotFound, message)
+        ));
+    }
+    found(format!(
+        "{name} is a directory of caches, not a cache; name the caches themselves: {}",
+        caches.join(", ")
+    ))
+}
+
+/// Where an interrupted or running write of this very name keeps its files, if there is one.
+fn unfinished_beside(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let unfinished = partial_path(path.parent()?, name);
+    let exists = matches!(LocalStore.kind(path), Ok(Some(_)));
+    let is_there = matches!(LocalStore.kind(&unfinished), Ok(Some(EntryKind::Directory)));
+    (!exists && is_there).then_some(unfinished)
 }
