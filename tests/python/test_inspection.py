@@ -138,7 +138,7 @@ def test_a_missing_path_is_not_found_and_named(runtime, tmp_path):
 
 def test_an_empty_path_is_refused(runtime):
     for attempt in look_every_way(runtime, ""):
-        with pytest.raises(drt.InvalidInputError, match="is empty; expected the path"):
+        with pytest.raises(drt.InvalidInputError, match="expected the directory of a cache"):
             attempt()
 
 

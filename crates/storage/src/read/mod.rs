@@ -28,5 +28,5 @@ mod tests;
 pub use at_hand::{Cell, PayloadAtHand, RowAtHand};
 pub use cache::Cache;
 pub use locate::PayloadPlace;
-pub use open::{OpenOptions, no_cache};
+pub use open::OpenOptions;
 pub use payload::{Fetcher, Payload, PayloadViews};

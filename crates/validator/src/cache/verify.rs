@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use dataset_rt_storage::absent::no_cache;
 use dataset_rt_storage::format::limits::{FORMAT_VERSION, MANIFEST_BYTES_MAX};
 use dataset_rt_storage::format::manifest::{MANIFEST_FILE, Manifest};
-use dataset_rt_storage::read::no_cache;
 use dataset_rt_storage::store::{LocalStore, Store, read_file};
 use dataset_rt_storage::{Error, Kind, Result};
 
