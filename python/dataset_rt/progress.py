@@ -45,9 +45,9 @@ def progress_line(name: str, source: object, enabled: bool) -> Iterator[OnProgre
     Args:
         name: Name of the source.
         source: Asked for its length, which gives percentage and remaining time.
-        enabled: `False` draws nothing anywhere.
+        enabled: `False` draws nothing anywhere, and so does `DATASET_RT_PROGRESS=0`.
     """
-    canvas = _find_canvas(sys.stderr) if enabled else None
+    canvas = _find_canvas(sys.stderr) if enabled and is_progress_wanted() else None
     if canvas is None:
         yield None
         return
@@ -56,6 +56,11 @@ def progress_line(name: str, source: object, enabled: bool) -> Iterator[OnProgre
         yield progress
     finally:
         progress.close()
+
+
+def is_progress_wanted() -> bool:
+    """Whether the environment leaves progress lines on: `DATASET_RT_PROGRESS=0` turns all off."""
+    return os.environ.get("DATASET_RT_PROGRESS", "").strip() != "0"
 
 
 class Progress:
