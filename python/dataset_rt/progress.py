@@ -51,7 +51,7 @@ def progress_line(name: str, source: object, enabled: bool) -> Iterator[OnProgre
     if canvas is None:
         yield None
         return
-    progress = Progress(name, _length_of(source), canvas, time.monotonic)
+    progress = Progress(name, length_of(source), canvas, time.monotonic)
     try:
         yield progress
     finally:
@@ -192,7 +192,7 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def _length_of(source: object) -> int | None:
+def length_of(source: object) -> int | None:
     """Return what `len()` or a length hint says; it is shown, so a broken one is no failure."""
     try:
         length = operator.length_hint(source, -1)

@@ -20,7 +20,7 @@ from dataset_rt import _native
 from dataset_rt.config import WriterConfig
 from dataset_rt.errors import DatasetRTError, SourceError
 from dataset_rt.profiles import ProfileFile
-from dataset_rt.progress import OnProgress, progress_line
+from dataset_rt.progress import OnProgress, length_of, progress_line
 from dataset_rt.results import CacheWriteError, CacheWriteResult, CacheWriteSuccess
 from dataset_rt.sources import CacheSource
 from dataset_rt.sources.transformed import TransformedSource, has_transform
@@ -196,7 +196,10 @@ class _Lengths:
         self._sources = sources
 
     def __len__(self) -> int:
-        return sum(len(source) for source in self._sources)
+        lengths = [length_of(source) for source in self._sources]
+        if None in lengths:
+            raise TypeError("one of the sources does not tell its length")
+        return sum(length or 0 for length in lengths)
 
 
 def write_one(

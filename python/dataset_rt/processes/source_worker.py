@@ -82,7 +82,11 @@ def run(connection: Any, hand: Any) -> None:
 
 def _end_cleanly(_number: int, _frame: object) -> None:
     """What is unfinished goes, and what is finished stays, as after Ctrl-C in a serial write."""
-    raise SystemExit(0)
+    raise _AskedToEnd(0)
+
+
+class _AskedToEnd(SystemExit):
+    """The parent wants this process to end, or is gone."""
 
 
 def _end_soon() -> None:
@@ -120,6 +124,8 @@ def _write(message: Message, hand: Any, parent: Parent) -> None:
                 reuse=job.reuse,
                 on_progress=on_progress,
             )
+    except _AskedToEnd:
+        raise
     except BaseException as error:  # noqa: BLE001 - the parent raises it
         parent.send(ENDED, 0, encode(error))
         return

@@ -101,16 +101,18 @@ class TransformPool:
         traceback: TracebackType | None,
     ) -> None:
         """End the processes; those that do not end by themselves are killed."""
+        self.kill_busy()
+        workers, self.workers = self.workers, []
         if exc_type is None:
-            workers, self.workers = self.workers, []
             end_all([*workers], _END_SECONDS)
         else:
-            self.kill()
+            kill_all([*workers])
 
-    def kill(self) -> None:
-        """End the processes at once; others are started when there is work again."""
-        workers, self.workers = self.workers, []
-        kill_all([*workers])
+    def kill_busy(self) -> None:
+        """End what is at work on something that nobody waits for any more."""
+        busy = [worker for worker in self.workers if worker.chunks]
+        self.workers = [worker for worker in self.workers if not worker.chunks]
+        kill_all([*busy])
 
     def has_room(self) -> bool:
         """Whether another chunk may be given out."""
@@ -168,6 +170,8 @@ class _Pass:
 
     def samples(self) -> Iterator[Any]:
         """Yield the samples in order."""
+        # Nobody owes anything to an earlier pass, not even one that is still referred to.
+        self._pool.kill_busy()
         is_whole = False
         try:
             self._pickled = dump(self._transform, "transform", _ADVICE_TRANSFORM)
@@ -183,9 +187,8 @@ class _Pass:
                 raise self._end[1]
             is_whole = True
         finally:
-            # Whatever they are at, nobody waits for it.
             if not is_whole:
-                self._pool.kill()
+                self._pool.kill_busy()
 
     def _stop_at(self, number: int, error: BaseException | None) -> None:
         if self._end is None or number < self._end[0]:
