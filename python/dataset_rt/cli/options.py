@@ -1,0 +1,85 @@
+"""Arguments and options that several commands share, and what a shell completes for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dataset_rt.cli.caches import anatomy_of
+from dataset_rt.errors import DatasetRTError
+
+if TYPE_CHECKING:
+    from dataset_rt.cache import Cache
+
+
+def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the columns of the cache named so far; a shell must never see an error."""
+    named = ctx.params.get("cache") or ctx.params.get("caches") or []
+    paths = [named] if isinstance(named, (str, Path)) else list(named)
+    try:
+        columns = anatomy_of(Path(paths[0])).manifest.get("columns", [])
+    except (DatasetRTError, OSError, IndexError):
+        return []
+    return [column["name"] for column in columns if column["name"].startswith(incomplete)]
+
+
+CacheArgument = Annotated[
+    Path, typer.Argument(metavar="CACHE", help="Directory of the cache.", show_default=False)
+]
+CachesArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="CACHE...", help="Directories of the caches.", show_default=False),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, nothing else.")
+]
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        "-c",
+        metavar="NAMES",
+        help="Columns to show, with commas between them or one at a time.",
+        autocompletion=complete_columns,
+        show_default=False,
+    ),
+]
+
+
+def example(*lines: str) -> dict[str, Any]:
+    """Return the arguments of `app.command` that show an example below the help of a command."""
+    return {"epilog": "Example: " + "  \n".join(lines)}
+
+
+def stored_columns(cache: Cache, asked: list[str] | None) -> tuple[list[str], bool]:
+    """Return the stored columns asked for, without doubles, and whether payloads are, too.
+
+    All of them, and payloads, when nobody asked.
+
+    Raises:
+        typer.BadParameter: A name is no column of the cache.
+    """
+    stored = list(cache.schema.names)
+    if not asked:
+        return stored, True
+    names: list[str] = []
+    for text in asked:
+        # A name may have commas of its own.
+        names += [text] if text in stored else [name.strip() for name in text.split(",")]
+    for name in names:
+        require_column(name, [*stored, "payload"])
+    return [name for name in dict.fromkeys(names) if name != "payload"], "payload" in names
+
+
+def require_column(name: str, columns: list[str]) -> None:
+    """Refuse a name that is none of the columns.
+
+    Raises:
+        typer.BadParameter: The message lists what there is.
+    """
+    if name in columns:
+        return
+    shown = ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if columns[20:] else "")
+    raise typer.BadParameter(f"no column {name!r}; there are: {shown or 'none'}")
