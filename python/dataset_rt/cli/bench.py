@@ -54,17 +54,18 @@ def bench(
     caches: CachesArgument,
     limit: Annotated[
         float,
-        typer.Option("--seconds", min=0.1, max=3600, help="Time for each of the three ways."),
+        typer.Option("--seconds", metavar="S", min=0.1, max=3600, help="Time for each way."),
     ] = 2.0,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, help="Native threads; by default the CPUs there are."),
+        typer.Option("--workers", metavar="N", min=1, help="Native threads [default: all CPUs]."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read caches for some seconds, in order, shuffled and in batches, and say how fast that was.
+    """Measure how fast caches are read on this machine.
 
-    Payloads are read, verified and handed over as Python bytes, or as Arrow views in batches.
+    Reads for some seconds in order, shuffled, and in shuffled batches. Payloads are read, verified
+    and handed over, as Python bytes or, in batches, as Arrow views.
     """
     from dataset_rt.config import ReaderConfig  # noqa: PLC0415 - pydantic
     from dataset_rt.runtime import DatasetRuntime  # noqa: PLC0415 - Polars and pydantic
@@ -119,7 +120,7 @@ def _samples(dataset: CachedDataset) -> Iterator[tuple[int, int]]:
 
 
 def _batches(dataset: CachedDataset) -> Iterator[tuple[int, int]]:
-    import polars as pl  # noqa: PLC0415 - slow to import
+    import polars as pl  # noqa: PLC0415 - imported by what opened the dataset
 
     for batch in dataset.iter_batches(_BATCH_ROWS):
         yield batch.num_rows, int(pl.Series(batch["payload"]).bin.size().sum())
@@ -128,7 +129,7 @@ def _batches(dataset: CachedDataset) -> Iterator[tuple[int, int]]:
 def _drawn(caches: list[Path], threads: int, runs: list[_Run]) -> list[RenderableType]:
     rows = [
         (
-            run.way if run.way != "batches" else f"shuffled, batches of {_BATCH_ROWS}",
+            run.way if run.way != "batches" else f"batches of {_BATCH_ROWS}",
             count(round(run.samples / run.seconds)),
             f"{size(run.payload_bytes / run.seconds)}/s",
             seconds(run.first_sample_seconds),

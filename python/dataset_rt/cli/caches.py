@@ -40,7 +40,7 @@ def open_existing(path: Path) -> Cache:
 
 def hint(path: Path) -> str:
     """Return words to add to "there is no cache at `path`", or nothing."""
-    if is_cache(path.parent) and not path.is_dir():
+    if is_cache(path.parent):
         return f"; {path.parent} is a cache itself"
     near = difflib.get_close_matches(path.name, [found.name for found in caches_below(path.parent)])
     return f"; did you mean {path.parent / near[0]}?" if near else ""

@@ -36,9 +36,9 @@ def cat(
         bool, typer.Option("--force", help="Send bytes to a terminal; replace FILE.")
     ] = False,
 ) -> None:
-    """Write the payload of one sample to stdout, byte for byte.
+    """Write the payload of one sample to stdout.
 
-    The bytes were verified before the first one is written.
+    Byte for byte; all of it was verified before the first byte is written.
     """
     opened = open_existing(cache)
     if sample_id >= opened.num_samples:

@@ -77,6 +77,11 @@ def line(*parts: str | tuple[str, str]) -> Text:
     return text
 
 
+def paragraph(text: str, style: str = "") -> RenderableType:
+    """Return a text that may take several lines, indented."""
+    return Padding(styled(text, style), (0, 0, 0, 2), expand=False)
+
+
 def facts(rows: Iterable[tuple[str, str | Text]]) -> RenderableType:
     """Return names and values side by side, indented."""
     grid = Table.grid(padding=(0, 2, 0, 0))
@@ -97,13 +102,16 @@ def table(
     """Return a table without lines, indented.
 
     Args:
-        columns: Headings; one that begins with `>` has its column set to the right.
+        columns: Headings; one that begins with `>` has its column set to the right. A column
+            without heading is left out when it is empty.
         rows: Cells.
         flexible: Headings of columns that are cut where the terminal is narrow, before others.
         folding: Headings of columns that go on in the next line there.
     """
+    cells_of = [[cell if isinstance(cell, Text) else styled(cell) for cell in row] for row in rows]
+    used = [i for i, name in enumerate(columns) if name or any(row[i].plain for row in cells_of)]
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in columns:
+    for heading in (columns[i] for i in used):
         name = heading.removeprefix(">")
         grid.add_column(
             safe(name),
@@ -112,12 +120,11 @@ def table(
             no_wrap=name not in flexible and name not in folding,
             overflow="fold" if name in folding else "ellipsis",
         )
-    for row in rows:
-        cells = [cell if isinstance(cell, Text) else styled(cell) for cell in row]
-        for heading, cell in zip(columns, cells, strict=True):
+    for row in cells_of:
+        for heading, cell in zip(columns, row, strict=True):
             if heading.removeprefix(">") in flexible:
                 cell.no_wrap = True
-        grid.add_row(*cells)
+        grid.add_row(*(row[i] for i in used))
     return Padding(grid, (0, 0, 0, 2), expand=False)
 
 

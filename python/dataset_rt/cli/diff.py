@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dataset_rt.cli.caches import open_existing
 from dataset_rt.cli.console import line, show, show_json, styled, table
-from dataset_rt.cli.options import JsonOption
+from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.progress import counting
 from dataset_rt.cli.text import count, cut, path_text, share, size, value_text
@@ -24,11 +24,17 @@ _ROWS_SHOWN = 20
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A cache.", show_default=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.", show_default=False)],
+    a: Annotated[
+        Path,
+        typer.Argument(metavar="A", help="A cache.", show_default=False, parser=given_path),
+    ],
+    b: Annotated[
+        Path,
+        typer.Argument(metavar="B", help="Another one.", show_default=False, parser=given_path),
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two caches: columns, samples, and where they differ first.
+    """Compare two caches, down to the first difference.
 
     Equal content digests mean equal contents, however they are compressed, sharded and named;
     nothing is read then. Otherwise both are read side by side, in bounded memory. The exit code

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from dataset_rt.cli.console import styled, table
-from dataset_rt.cli.text import cut
+from dataset_rt.cli.text import cut, safe
 from dataset_rt.verification import Finding
 
 # In the words of someone who never read the format; docs/format/v0.md has the rules.
@@ -38,26 +38,23 @@ _MEANING = {
 }
 
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-_ROWS_SHOWN = 50
+_ROWS_SHOWN = 30
 
 
 def findings_table(findings: Sequence[Finding]) -> RenderableType:
     """Return findings as a table, digests shortened."""
-    rows = [
-        (
-            styled(finding.rule, "bold red"),
-            cut(f"{finding.file} {finding.place}".strip(), 48),
-            _MEANING.get(finding.rule, ""),
-            _shortened(finding.expected),
-            _shortened(finding.found),
-        )
-        for finding in findings[:_ROWS_SHOWN]
-    ]
+    rows = []
+    for finding in findings[:_ROWS_SHOWN]:
+        what = styled(_MEANING.get(finding.rule, "breaks the format")).append("\n")
+        details = f"expected {_shortened(finding.expected)}, found {_shortened(finding.found)}"
+        what.append_text(styled(details, "dim"))
+        place = f"{finding.file} {finding.place}".strip()
+        rows.append((styled(finding.rule, "bold red"), styled(cut(safe(place), 44)), what))
     if len(findings) > _ROWS_SHOWN:
-        rows.append((styled(""), f"and {len(findings) - _ROWS_SHOWN:,} more", "", "", ""))
-    headings = ("rule", "file", "what", "expected", "found")
-    return table(headings, rows, folding=("what", "expected", "found"))
+        more = styled(f"and {len(findings) - _ROWS_SHOWN:,} more: --json has all", "dim")
+        rows.append((styled(""), more, styled("")))
+    return table(("rule", "file", "what"), rows, folding=("file", "what"))
 
 
 def _shortened(text: str) -> str:
-    return cut(_DIGEST.sub(r"\1...", text), 60)
+    return cut(safe(_DIGEST.sub(r"\1...", text)), 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.caches import open_existing
-from dataset_rt.cli.console import line, show, show_json, styled, table, width
+from dataset_rt.cli.console import line, paragraph, show, show_json, styled, table, width
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.rows import rows_of
@@ -40,12 +41,16 @@ class _Payload:
 
 def head(
     cache: CacheArgument,
-    n: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Samples to show.")] = 10,
-    start: Annotated[int, typer.Option("--start", min=0, help="First sample to show.")] = 0,
+    n: Annotated[
+        int, typer.Option("-n", metavar="N", min=1, max=10_000, help="Samples to show.")
+    ] = 10,
+    start: Annotated[
+        int, typer.Option("--start", metavar="SAMPLE_ID", min=0, help="First sample to show.")
+    ] = 0,
     columns: ColumnsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the first samples: their columns, and what their payloads look like.
+    """Show the first samples as a table, with what their payloads look like.
 
     Payloads are read and verified; one that is damaged is marked, and the exit code is 1 then.
     """
@@ -123,7 +128,9 @@ def _drawn(
     if hidden and not is_chosen:
         text = f"{count(len(hidden))} more columns: {', '.join(hidden)}"
         parts.append(line((f"  {cut(safe(text), width() - 14)} (--columns)", "dim")))
-    parts += [line((f"  {payload.trouble}", "red")) for payload in payloads if payload.trouble]
+    # Samples of one damaged block have one message.
+    troubles = dict.fromkeys(payload.trouble for payload in payloads if payload.trouble)
+    parts += [paragraph(trouble, "red") for trouble in troubles]
     return parts
 
 
@@ -132,7 +139,7 @@ def _fitting(rows: list[dict[str, Any]], room: int, is_chosen: bool) -> tuple[_C
     columns = _Columns([], [[] for _ in rows])
     shown: list[str] = []
     for name in rows[0]:
-        is_number = all(isinstance(row[name], int | float | None) for row in rows)
+        is_number = all(type(row[name]) in {int, float, NoneType} for row in rows)
         heading = (">" if is_number else "") + cut(safe(name), _VALUE_CELLS_MAX)
         wider = columns.beside(_Columns([heading], [[_cell(row[name])] for row in rows]))
         # What was asked for by name is cut rather than left out.

@@ -11,9 +11,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.caches import Anatomy, anatomy_of, caches_below, hint, is_cache
-from dataset_rt.cli.console import facts, line, show, show_json, styled, table
+from dataset_rt.cli.console import facts, line, paragraph, show, show_json, styled, table
 from dataset_rt.cli.findings import findings_table
-from dataset_rt.cli.options import JsonOption
+from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.text import count, counted, cut, path_text, size
 from dataset_rt.cli.unfinished import unfinished_document, unfinished_table
 from dataset_rt.errors import NotFoundError
@@ -37,14 +37,16 @@ def inspect(
             metavar="PATH",
             help="A cache, or a directory with caches in it.",
             show_default=False,
+            parser=given_path,
         ),
     ],
     all_rows: Annotated[bool, typer.Option("--all", help="List every column and shard.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a cache is: samples, columns, sizes, compression, digests, shards.
+    """Say what a cache is, or which caches a directory has.
 
-    For a directory with caches in it: list them, and what interrupted writes left.
+    Of a cache: samples, columns, sizes, compression, digests and shards. Of a directory: the
+    caches in it, and what interrupted writes left.
 
     Reads the manifest and the structure of the files; no payload. What is known of a damaged
     cache is shown, and what is wrong with it; the exit code is 1 then.
@@ -123,7 +125,7 @@ def _drawn(found: Anatomy, rows_max: int | None) -> list[RenderableType]:
     if found.findings:
         parts += [Text(), line(("What is wrong", "bold red")), findings_table(found.findings)]
     elif found.trouble:
-        parts += [Text(), line((found.trouble, "red"))]
+        parts += [Text(), paragraph(found.trouble, "red")]
     return parts
 
 
@@ -236,8 +238,8 @@ def _show_directory(path: Path, as_json: bool) -> bool:
     leftovers = unfinished_writes(path)
     if not caches and not leftovers:
         raise NotFoundError(
-            f"there is no cache at {path}, and none in it; name a directory that DatasetRuntime."
-            "write_cache or `dataset-rt import` wrote to"
+            f"there is no cache at {path}, and none in it; name a cache, or the directory that it "
+            f"was written to{hint(path)}"
         )
     if as_json:
         show_json(
@@ -279,5 +281,5 @@ def _directory(path: Path, caches: list[Anatomy]) -> list[RenderableType]:
     return [
         line((path_text(path), "bold"), f"  {counted(len(caches), 'cache')}"),
         Text(),
-        table(("name", ">samples", ">on disk", "status"), rows, flexible=("name",)),
+        table(("name", ">samples", ">on disk", "structure"), rows, flexible=("name",)),
     ]

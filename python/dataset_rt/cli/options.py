@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dataset_rt.cli.caches import anatomy_of
+from dataset_rt.cli.text import safe
 from dataset_rt.errors import DatasetRTError
 
 if TYPE_CHECKING:
@@ -16,21 +17,38 @@ if TYPE_CHECKING:
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the columns of the cache named so far; a shell must never see an error."""
-    named = ctx.params.get("cache") or ctx.params.get("caches") or []
-    paths = [named] if isinstance(named, (str, Path)) else list(named)
+    # Nothing is parsed when the line ends in an option without its value.
+    named = ctx.params.get("cache") or ctx.params.get("caches") or ctx.args
+    path = named if isinstance(named, Path) else next(iter(named), "")
     try:
-        columns = anatomy_of(Path(paths[0])).manifest.get("columns", [])
-    except (DatasetRTError, OSError, IndexError):
+        columns = anatomy_of(Path(path)).manifest.get("columns", [])
+    except (DatasetRTError, OSError):
         return []
     return [column["name"] for column in columns if column["name"].startswith(incomplete)]
 
 
+def given_path(text: str) -> Path:
+    """Return a path as it was typed.
+
+    Raises:
+        typer.BadParameter: It is empty, as an unset variable of a shell is; it would mean `.`.
+    """
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
 CacheArgument = Annotated[
-    Path, typer.Argument(metavar="CACHE", help="Directory of the cache.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="CACHE", help="Directory of the cache.", show_default=False, parser=given_path
+    ),
 ]
 CachesArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="CACHE...", help="Directories of the caches.", show_default=False),
+    typer.Argument(
+        metavar="CACHE", help="Directories of the caches.", show_default=False, parser=given_path
+    ),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, nothing else.")
@@ -81,5 +99,6 @@ def require_column(name: str, columns: list[str]) -> None:
     """
     if name in columns:
         return
-    shown = ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if columns[20:] else "")
-    raise typer.BadParameter(f"no column {name!r}; there are: {shown or 'none'}")
+    shown = ", ".join(map(safe, columns[:20]))
+    more = f" and {len(columns) - 20} more" if columns[20:] else ""
+    raise typer.BadParameter(f"no column {name!r}; there are: {shown or 'none'}{more}")

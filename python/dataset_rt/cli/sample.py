@@ -29,9 +29,9 @@ def sample(  # noqa: PLR0917 - options have names
     caches: CachesArgument,
     n: Annotated[
         int | None,
-        typer.Option("-n", min=1, help="Samples to draw; by default as many as there are."),
+        typer.Option("-n", metavar="N", min=1, help="Samples to draw [default: one epoch]."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Seed.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the order.")] = 0,
     sampling: Annotated[
         Sampling, typer.Option("--sampling", help="How positions become rows.")
     ] = "multinomial",
@@ -64,10 +64,10 @@ def sample(  # noqa: PLR0917 - options have names
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Preview a draw: shares of classes as stored, as weighted, and as drawn.
+    """Preview a weighted draw: which classes would come how often.
 
-    Draws exactly what a CachedDataset with these settings reads in its first epoch; no payload is
-    read.
+    Draws exactly what a CachedDataset with these settings reads in its first epoch, and shows the
+    shares of classes as stored, as the weights ask for, and as drawn. No payload is read.
     """
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - Polars and pydantic
 

@@ -29,7 +29,7 @@ def stats(
     cache: CacheArgument,
     columns: ColumnsOption = None,
     top: Annotated[
-        int, typer.Option("--top", min=0, max=1000, help="Most frequent values of a column.")
+        int, typer.Option("--top", metavar="N", min=0, max=1000, help="Most frequent values shown.")
     ] = 5,
     as_json: JsonOption = False,
 ) -> None:
@@ -137,7 +137,7 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
             )
         )
     headings = ("column", "type", ">nulls", ">distinct", ">min", ">mean", ">max")
-    return table(headings, rows, flexible=("column", "min", "max"))
+    return table(headings, rows, flexible=("min", "max"))
 
 
 def _edge(value: Any) -> Text | str:

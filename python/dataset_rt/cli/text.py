@@ -83,8 +83,10 @@ def share(part: float) -> str:
 
 def seconds(duration: float) -> str:
     """Return a duration with the digits that matter."""
-    if duration < 0.0995:
+    if duration < 0.00995:
         return f"{duration * 1e3:.1f} ms"
+    if duration < 0.9995:
+        return f"{duration * 1e3:.0f} ms"
     if duration < 60:
         return f"{duration:.1f} s"
     return f"{int(duration) // 60} min {int(duration) % 60} s"

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.console import line, show, show_json, styled, table
-from dataset_rt.cli.options import JsonOption
+from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.text import count, counted, cut, path_text, size
 from dataset_rt.unfinished import UnfinishedWrite, remove_unfinished_write, unfinished_writes
 
@@ -20,7 +20,10 @@ def unfinished(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="Directory that caches were written to.", show_default=False
+            metavar="DIR",
+            help="Directory that caches were written to.",
+            show_default=False,
+            parser=given_path,
         ),
     ],
     remove: Annotated[
@@ -29,7 +32,7 @@ def unfinished(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what interrupted writes left beside the caches, or remove it.
+    """List or remove what interrupted writes left.
 
     The next write of the same source goes on behind its finished shards; nothing has to be
     removed for that.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.caches import anatomy_of, hint
-from dataset_rt.cli.console import line, show, show_json, styled
+from dataset_rt.cli.console import line, show, show_json
 from dataset_rt.cli.findings import findings_table
 from dataset_rt.cli.lost import Loss, loss_of, samples_in
 from dataset_rt.cli.options import CachesArgument, JsonOption
@@ -48,7 +49,7 @@ def verify(
     ] = "full",
     as_json: JsonOption = False,
 ) -> None:
-    """Check caches against their digests; say what is broken and which samples are lost.
+    """Check caches, and name the samples that damage has cost.
 
     The exit code is 1 when anything is found. Nothing is ever changed.
     """
@@ -65,7 +66,6 @@ def verify(
 
 
 def _check(path: Path, level: Literal["quick", "full", "deep"]) -> _Outcome:
-    started = time.monotonic()
     try:
         sizes = anatomy_of(path).sizes_on_disk()
     except NotFoundError as error:
@@ -73,14 +73,16 @@ def _check(path: Path, level: Literal["quick", "full", "deep"]) -> _Outcome:
     # The deepest level decodes the Arrow files once more.
     arrow = sum(size for name, size in sizes.items() if name.endswith(".arrow"))
     total = {"quick": 0, "full": sum(sizes.values()), "deep": sum(sizes.values()) + arrow}[level]
+    started = time.monotonic()
     with reading(f"verifying {path.name}", total):
         report = verify_cache(path, level)
+    duration = time.monotonic() - started
     loss = Loss([], [], [])
     if not report.ok:
         manifest = anatomy_of(path).manifest
         with counting("looking for lost samples", manifest.get("samples_total", 0)) as on_progress:
             loss = loss_of(path, manifest, report.findings, on_progress)
-    return _Outcome(report, loss, time.monotonic() - started)
+    return _Outcome(report, loss, duration)
 
 
 def _document(outcome: _Outcome) -> dict[str, Any]:
@@ -123,15 +125,15 @@ def _losses(outcome: _Outcome) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if loss.lost:
         lost = counted(samples_in(loss.lost), "sample")
-        parts.append(line(("lost      ", "bold red"), f"{lost}: {ranges_text(loss.lost)}"))
+        parts.append(line(("  lost      ", "bold red"), f"{lost}: {ranges_text(loss.lost)}"))
     if loss.in_doubt:
         doubt = counted(samples_in(loss.in_doubt), "sample")
         text = f"up to {doubt} of damaged shards: {ranges_text(loss.in_doubt)}"
-        parts.append(line(("in doubt  ", "bold red"), text))
+        parts.append(line(("  in doubt  ", "bold red"), text))
     parts += [
-        line(("derived   ", "bold"), f"{name} can be rebuilt from the shards")
+        line(("  derived   ", "bold"), f"{name} can be rebuilt from the shards")
         for name in loss.rebuildable
     ]
-    advice = f"dataset-rt repair {outcome.report.path}"
-    parts.append(styled(f"what next: {advice} --help", "dim"))
+    advice = f"dataset-rt repair {shlex.quote(str(outcome.report.path))}"
+    parts.append(line(("  next      ", "bold"), f"{advice} --help"))
     return parts
