@@ -9,10 +9,12 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.sources import CacheSource
+
+if TYPE_CHECKING:
+    from dataset_rt.sources import CacheSource
 
 AnyPath = str | os.PathLike[str]
 """A path as callers pass it."""
@@ -59,10 +61,13 @@ def to_path(value: object, argument: str) -> str:
 
     Raises:
         TypeError: `value` is neither `str` nor a path object with text inside.
+        InvalidInputError: It is empty, as an unset variable of a shell is.
     """
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         if isinstance(path, str):
+            if not path:
+                raise InvalidInputError(f"{argument} is empty: pass a directory, '.' for this one")
             return path
     raise TypeError(
         f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"
