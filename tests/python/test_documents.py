@@ -59,6 +59,22 @@ def test_the_training_guide_runs(tmp_path, monkeypatch):
         exec(compile(block, f"training.md, block {number}", "exec"), scope)
 
 
+@pytest.mark.parametrize("with_libraries", [False, True], ids=["plain", "libraries"])
+def test_the_guide_to_sources_runs(tmp_path, monkeypatch, with_libraries):
+    libraries = ("datasets", "array_record")
+    if with_libraries:
+        for module in libraries:
+            pytest.importorskip(module, reason="see make torch")
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / "docs/sources.md").read_text())
+    ours = [b for b in blocks if with_libraries or not any(f" {m}" in b for m in libraries)]
+    assert len(ours) >= len(blocks) - 2 * (not with_libraries)
+    scope = {}
+    for number, block in enumerate(ours):
+        exec(compile(block, f"sources.md, block {number}", "exec"), scope)
+    scope["runtime"].close()
+
+
 def test_every_markdown_file_names_existing_files():
     broken = []
     for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]:

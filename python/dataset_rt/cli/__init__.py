@@ -1,6 +1,9 @@
 """The command line `dataset-rt`, a thin front over what the package exports.
 
 app.py       the commands together, and how errors and exit codes leave
+importing.py import: files of other libraries as caches
+import_options.py what the options of every import mean
+exporting.py export: caches as files of other libraries, or some rows as a new cache
 """
 
 from __future__ import annotations

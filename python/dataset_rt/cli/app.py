@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import dataset_rt
+from dataset_rt.cli import exporting, importing
 from dataset_rt.cli.bench import bench
 from dataset_rt.cli.cat import cat
 from dataset_rt.cli.console import tell
@@ -70,6 +71,8 @@ app.command(**example("dataset-rt cat caches/words 17 -o word.bin"))(cat)
 app.command(**example("dataset-rt sample caches/words --balance label"))(sample)
 app.command(**example("dataset-rt bench caches/words --seconds 3"))(bench)
 app.command(**example("dataset-rt unfinished caches"))(unfinished)
+app.add_typer(importing.app, name="import")
+app.add_typer(exporting.app, name="export")
 
 
 def run() -> NoReturn:

@@ -1,0 +1,331 @@
+"""`dataset-rt import`: files of other libraries as caches; knows nothing of how they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dataset_rt.cli.import_options import (
+    AsJson,
+    CachesDir,
+    Columns,
+    Compression,
+    Fingerprint,
+    MaxShardBytes,
+    Name,
+    NoPayload,
+    OnStale,
+    Paths,
+    Payload,
+    PayloadFiles,
+    Processes,
+    Root,
+    TransformFunction,
+    TransformVersion,
+    Writing,
+    in_terms_of_options,
+    name_of,
+    payload_of,
+)
+from dataset_rt.errors import InvalidInputError, SourceError
+
+if TYPE_CHECKING:
+    from dataset_rt.results import CacheWriteSuccess
+    from dataset_rt.sources import CacheSource
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Make a cache of an image folder, tables, tar shards or a dataset of another library.",
+)
+
+_EXAMPLE = "Example: dataset-rt import"
+
+
+@app.command(epilog=f"{_EXAMPLE} images photos/ caches/")
+def images(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Holds LABEL/.../FILE.")],
+    caches_dir: CachesDir,
+    *,
+    name: Name = None,
+    extensions: Annotated[
+        str | None, typer.Option(help="Separated by commas; '*' takes every file.")
+    ] = None,
+    labels: Annotated[bool, typer.Option(help="Whether directories are labels.")] = True,
+    compression: Compression = "none",
+    max_shard_bytes: MaxShardBytes = None,
+    processes: Processes = None,
+    transform: TransformFunction = None,
+    transform_version: TransformVersion = None,
+    fingerprint: Fingerprint = None,
+    on_stale: OnStale = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Import a folder of images, labelled by its directories."""
+    from dataset_rt.sources import ImageFolderSource  # noqa: PLC0415 - pyarrow
+
+    writing = Writing.of(locals())
+    options: dict[str, Any] = {"name": name, "labels": labels}
+    if extensions is not None:
+        options["extensions"] = None if extensions == "*" else extensions.split(",")
+    _write(writing, ImageFolderSource, folder, **options)
+
+
+@app.command(epilog=f"{_EXAMPLE} parquet 'train-*.parquet' caches/ --payload image")
+def parquet(
+    paths: Paths,
+    caches_dir: CachesDir,
+    *,
+    name: Name = None,
+    payload: Payload = None,
+    payload_files: PayloadFiles = None,
+    root: Root = None,
+    no_payload: NoPayload = False,
+    columns: Columns = None,
+    compression: Compression = "none",
+    max_shard_bytes: MaxShardBytes = None,
+    processes: Processes = None,
+    transform: TransformFunction = None,
+    transform_version: TransformVersion = None,
+    fingerprint: Fingerprint = None,
+    on_stale: OnStale = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Import Parquet files: a sample per row, one column its payload."""
+    from dataset_rt.sources import ParquetSource  # noqa: PLC0415 - pyarrow
+
+    writing = Writing.of(locals())
+    _write(
+        writing,
+        ParquetSource,
+        name_of(name, paths),
+        paths,
+        payload=payload_of(payload, no_payload),
+        payload_files=payload_files,
+        root=root,
+        columns=writing.columns,
+    )
+
+
+@app.command(epilog=f"{_EXAMPLE} csv labels.csv caches/ --payload-files file --root images/")
+def csv(
+    paths: Paths,
+    caches_dir: CachesDir,
+    *,
+    name: Name = None,
+    payload: Payload = None,
+    payload_files: PayloadFiles = None,
+    root: Root = None,
+    no_payload: NoPayload = False,
+    columns: Columns = None,
+    delimiter: Annotated[str, typer.Option(help=r"Between cells; \t is a tab.")] = ",",
+    compression: Compression = "none",
+    max_shard_bytes: MaxShardBytes = None,
+    processes: Processes = None,
+    transform: TransformFunction = None,
+    transform_version: TransformVersion = None,
+    fingerprint: Fingerprint = None,
+    on_stale: OnStale = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Import CSV files: texts, or labels beside the names of files."""
+    from dataset_rt.sources import CsvSource  # noqa: PLC0415 - pyarrow
+
+    writing = Writing.of(locals())
+    _write(
+        writing,
+        CsvSource,
+        name_of(name, paths),
+        paths,
+        payload=payload_of(payload, no_payload),
+        payload_files=payload_files,
+        root=root,
+        columns=writing.columns,
+        delimiter=delimiter.replace(r"\t", "\t"),
+    )
+
+
+@app.command(epilog=f"{_EXAMPLE} webdataset 'train-{{000..127}}.tar' caches/ --payload 'jpg;png'")
+def webdataset(
+    shards: Annotated[
+        list[str], typer.Argument(metavar="SHARD...", help="Files, directories, quoted patterns.")
+    ],
+    caches_dir: CachesDir,
+    *,
+    payload: Annotated[str, typer.Option(help="Endings of the payload, separated by ;")],
+    name: Name = None,
+    columns: Columns = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="Endings of members to leave out, separated by commas.")
+    ] = None,
+    compression: Compression = "none",
+    max_shard_bytes: MaxShardBytes = None,
+    processes: Processes = None,
+    transform: TransformFunction = None,
+    transform_version: TransformVersion = None,
+    fingerprint: Fingerprint = None,
+    on_stale: OnStale = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Import WebDataset shards: json, cls and txt members are metadata."""
+    from dataset_rt.sources import WebDatasetSource  # noqa: PLC0415 - pyarrow
+
+    writing = Writing.of(locals())
+    _write(
+        writing,
+        WebDatasetSource,
+        name_of(name, shards),
+        shards,
+        payload=payload,
+        columns=writing.columns,
+        ignore=[] if ignore is None else ignore.split(","),
+    )
+
+
+@app.command(epilog=f"{_EXAMPLE} huggingface saved/ caches/ --payload image --split train")
+def huggingface(
+    directory: Annotated[
+        str, typer.Argument(metavar="DIRECTORY", help="What save_to_disk of datasets wrote.")
+    ],
+    caches_dir: CachesDir,
+    *,
+    name: Name = None,
+    split: Annotated[str | None, typer.Option(help="Which split, where there are some.")] = None,
+    payload: Payload = None,
+    payload_files: PayloadFiles = None,
+    root: Root = None,
+    no_payload: NoPayload = False,
+    columns: Columns = None,
+    compression: Compression = "none",
+    max_shard_bytes: MaxShardBytes = None,
+    processes: Processes = None,
+    transform: TransformFunction = None,
+    transform_version: TransformVersion = None,
+    fingerprint: Fingerprint = None,
+    on_stale: OnStale = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Import a saved dataset of Hugging Face; nothing is downloaded."""
+    from dataset_rt.sources import HuggingFaceSource  # noqa: PLC0415 - pyarrow
+
+    writing = Writing.of(locals())
+    _write(
+        writing,
+        HuggingFaceSource,
+        name_of(name, [directory]) + ("" if name or split is None else f"-{split}"),
+        _saved_dataset(directory, split),
+        payload=payload_of(payload, no_payload),
+        payload_files=payload_files,
+        root=root,
+        columns=writing.columns,
+    )
+
+
+@app.command(epilog=f"{_EXAMPLE} arrayrecord 'train/*.array_record' caches/")
+def arrayrecord(
+    paths: Paths,
+    caches_dir: CachesDir,
+    *,
+    name: Name = None,
+    compression: Compression = "none",
+    max_shard_bytes: MaxShardBytes = None,
+    processes: Processes = None,
+    transform: TransformFunction = None,
+    transform_version: TransformVersion = None,
+    fingerprint: Fingerprint = None,
+    on_stale: OnStale = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Import ArrayRecord files: a payload per record, metadata by --transform."""
+    from dataset_rt.sources import ArrayRecordSource  # noqa: PLC0415 - pyarrow
+
+    _write(Writing.of(locals()), ArrayRecordSource, name_of(name, paths), paths)
+
+
+def _write(
+    writing: Writing, make: Callable[..., CacheSource], *arguments: object, **options: object
+) -> None:
+    """Write or reuse the cache of a source, and say what became of it."""
+    import dataset_rt  # noqa: PLC0415 - its members are heavy
+
+    config = writing.config()
+    with in_terms_of_options():
+        source = make(*arguments, **options, **writing.importer_options())
+        with dataset_rt.DatasetRuntime() as runtime:
+            (result,) = runtime.from_cache_sources(
+                source,
+                writing.caches_dir,
+                reader_config=dataset_rt.ReaderConfig(seed=0),
+                writer_config=config,
+            ).results
+        if isinstance(result, dataset_rt.CacheWriteError):
+            if isinstance(result.exception, dataset_rt.DatasetRTError):
+                # The message of the result says where in the source it happened, too.
+                raise type(result.exception)(result.message) from result.exception
+            raise SourceError(result.message) from result.exception
+    _report(result, writing)
+
+
+def _report(result: CacheWriteSuccess, writing: Writing) -> None:
+    from dataset_rt.cache import open_cache  # noqa: PLC0415 - pyarrow and Polars
+
+    cache = open_cache(result.path)
+    size = sum(file.stat().st_size for file in result.path.rglob("*") if file.is_file())
+    columns = cache.schema.names
+    if writing.as_json:
+        document = {
+            "status": result.status,
+            "path": str(result.path),
+            "samples": cache.num_samples,
+            "samples_reused": result.samples_reused,
+            "size_bytes": size,
+            "cache_id": cache.cache_id,
+            "columns": columns,
+            "fingerprint": cache.manifest["fingerprint"],
+        }
+        typer.echo(json.dumps(document, indent=2))
+        return
+    typer.echo(f"{result.status}: {result.path}")
+    typer.echo(f"  {cache.num_samples:,} samples, {_size_text(size)} on disk")
+    typer.echo(f"  columns: {', '.join(columns) or 'none'}")
+    typer.echo(f"next: dataset-rt inspect {shlex.quote(str(result.path))}")
+
+
+def _size_text(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    value, unit = size / 1000, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.1f} {unit}"
+
+
+def _saved_dataset(directory: str, split: str | None) -> Any:
+    from dataset_rt.sources.inputs.files import optional_module  # noqa: PLC0415 - pyarrow
+
+    # Nothing is asked of any network, whatever the directory says.
+    os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
+    try:
+        library = optional_module("datasets", "datasets", "dataset-rt import huggingface")
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(str(error)) from error
+    try:
+        dataset = library.load_from_disk(directory)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"{directory}: expected what save_to_disk wrote: {error}; for Parquet files take "
+            "dataset-rt import parquet"
+        ) from error
+    if not isinstance(dataset, dict):
+        if split is not None:
+            raise typer.BadParameter(f"--split {split}: the dataset has no splits")
+        return dataset
+    if split not in dataset:
+        raise typer.BadParameter(f"--split: expected one of {', '.join(dataset)}, found {split}")
+    return dataset[split]
