@@ -33,4 +33,4 @@ pub use encode::{EncodedGroup, Encoder};
 pub use group::{GroupLimits, RowGroup};
 pub use ingest::{Cell, Ingest};
 pub use leftovers::{UnfinishedWrite, remove_unfinished_write, unfinished_writes};
-pub use partial::{WriteMode, begun_before_fork, partial_path};
+pub use partial::{WriteMode, begun_before_fork};
