@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import random
 import tarfile
 
@@ -80,7 +81,11 @@ def write(runtime, source, directory, config=SMALL):
 
 def assert_resumes(runtime, make, directory, total, seed=7):
     """Interrupted at random places and gone on with, a cache is the same to the byte."""
-    whole = write(runtime, with_samples(make()), directory / "whole")
+    source = make()
+    # Sources go to processes that write them side by side.
+    again = pickle.loads(pickle.dumps(source))
+    assert (again.fingerprint, again.schema) == (source.fingerprint, source.schema)
+    whole = write(runtime, with_samples(again), directory / "whole")
     assert isinstance(whole, drt.CacheWriteSuccess), whole
     assert drt.open_cache(whole.path).num_samples == total
     assert drt.verify_cache(whole.path, "deep").ok

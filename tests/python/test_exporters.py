@@ -164,7 +164,7 @@ def damaged(cache):
     """Flip a byte of the last sample's payload."""
     shard = sorted(path for path in (cache / "shards").iterdir())[-1]
     data = bytearray(shard.read_bytes())
-    place = data.rindex(b"payload-001999")
+    place = data.rindex(b"payload-000399")
     data[place] ^= 1
     put(shard, data)
 
@@ -184,7 +184,8 @@ def damaged(cache):
 def test_a_damaged_cache_leaves_nothing(runtime, tmp_path, export):
     out = tmp_path / "out"
     out.mkdir()
-    cache = written(runtime, tmp_path / "many", numbered(2000))
+    samples = [(f"payload-{i:06}".encode() * 100, {"number": i}) for i in range(400)]
+    cache = written(runtime, tmp_path / "many", samples)
     damaged(cache)
     with pytest.raises(drt.CorruptError, match="sample"):
         export(cache, out)
