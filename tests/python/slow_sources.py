@@ -247,7 +247,7 @@ class Nested(Plain):
         config = drt.WriterConfig(num_processes=2, show_progress=False)
         with drt.DatasetRuntime(1) as runtime:
             results = runtime.write_cache(
-                [Numbers("a", 50), Plain("b", 50), Plain("c", 50)],
+                Numbers("a", 50),
                 self.directory,
                 writer_config=config,
             )
