@@ -7,6 +7,8 @@
 
 sources/         what feeds a cache
 runtime.py       DatasetRuntime: writes caches, opens datasets
+writing.py       what becomes of the sources of one call
+processes/       preprocessing by several processes
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
 torch_faces/     loaders and streams for PyTorch
