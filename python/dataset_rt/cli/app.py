@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -101,7 +101,8 @@ def _is_of_an_option(error: Exception) -> bool:
 
 def _message(error: Exception) -> str:
     if _is_of_an_option(error):
-        parts = [(part["loc"] or ("options",), part) for part in error.errors()]
+        found: Any = error
+        parts = [(part["loc"] or ("options",), part) for part in found.errors()]
         return "; ".join(
             f"{'.'.join(map(str, place))}: {part['msg']}, found {part['input']!r}"
             for place, part in parts
