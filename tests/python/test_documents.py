@@ -1,6 +1,8 @@
 """Python blocks of documents run; files and tests that documents name exist."""
 
+import doctest
 import re
+import shlex
 import socket
 from pathlib import Path
 
@@ -57,6 +59,24 @@ def test_the_training_guide_runs(tmp_path, monkeypatch):
     assert len(blocks) > 10
     for number, block in enumerate(blocks):
         exec(compile(block, f"training.md, block {number}", "exec"), scope)
+
+
+def test_the_command_line_prints_what_its_document_says(tmp_path, monkeypatch):
+    pytest.importorskip("typer", reason="the command line needs the extra `cli`")
+    from cli_tools import call
+
+    monkeypatch.chdir(tmp_path)
+    checker, scope, commands = doctest.OutputChecker(), {}, 0
+    text = (ROOT / "docs/command-line.md").read_text()
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(block, "command-line.md", "exec"), scope)
+            continue
+        command, _, expected = block.partition("\n")
+        found = call(*shlex.split(command.removeprefix("$ dataset-rt ")), columns=80)
+        assert checker.check_output(expected, found.out, doctest.ELLIPSIS), found
+        commands += 1
+    assert commands > 5
 
 
 def test_every_markdown_file_names_existing_files():
