@@ -83,7 +83,7 @@ def run() -> NoReturn:
         # What a terminal cannot show comes escaped, instead of ending the command.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        app()
+        app(prog_name="dataset-rt")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
