@@ -1,6 +1,8 @@
 """Python blocks of documents run; files and tests that documents name exist."""
 
+import doctest
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -92,6 +94,24 @@ def test_the_scripts_of_the_page_on_preprocessing_run(tmp_path):
         subprocess.run([sys.executable, name[1]], cwd=tmp_path, timeout=60, check=True)
     assert open_cache(tmp_path / "caches/pictures").num_samples == 200
     assert open_cache(tmp_path / "splits/valid").num_samples == 100
+
+
+def test_the_command_line_prints_what_its_document_says(tmp_path, monkeypatch):
+    pytest.importorskip("typer", reason="the command line needs the extra `cli`")
+    from cli_tools import call
+
+    monkeypatch.chdir(tmp_path)
+    checker, scope, commands = doctest.OutputChecker(), {}, 0
+    text = (ROOT / "docs/command-line.md").read_text()
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(block, "command-line.md", "exec"), scope)
+            continue
+        command, _, expected = block.partition("\n")
+        found = call(*shlex.split(command.removeprefix("$ dataset-rt ")), columns=80)
+        assert checker.check_output(expected, found.out, doctest.ELLIPSIS), found
+        commands += 1
+    assert commands > 5
 
 
 def test_every_markdown_file_names_existing_files():

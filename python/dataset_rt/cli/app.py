@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -86,7 +86,7 @@ def run() -> NoReturn:
         # What a terminal cannot show comes escaped, instead of ending the command.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        app()
+        app(prog_name="dataset-rt")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -104,7 +104,8 @@ def _is_of_an_option(error: Exception) -> bool:
 
 def _message(error: Exception) -> str:
     if _is_of_an_option(error):
-        parts = [(part["loc"] or ("options",), part) for part in error.errors()]
+        found: Any = error
+        parts = [(part["loc"] or ("options",), part) for part in found.errors()]
         return "; ".join(
             f"{'.'.join(map(str, place))}: {part['msg']}, found {part['input']!r}"
             for place, part in parts
