@@ -5,7 +5,8 @@
                                                     get_metadata v   | update_metadata
                                                               Polars table
 
-sources/         what feeds a cache
+sources/         what feeds a cache, importers of other libraries' files among it
+exporters/       what comes out of a cache as something else
 runtime.py       DatasetRuntime: writes caches, opens datasets
 writing.py       what becomes of the sources of one call
 processes/       preprocessing by several processes

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import random
 import tarfile
 
@@ -80,7 +81,11 @@ def write(runtime, source, directory, config=SMALL):
 
 def assert_resumes(runtime, make, directory, total, seed=7):
     """Interrupted at random places and gone on with, a cache is the same to the byte."""
-    whole = write(runtime, with_samples(make()), directory / "whole")
+    source = make()
+    # Sources go to processes that write them side by side.
+    again = pickle.loads(pickle.dumps(source))
+    assert (again.fingerprint, again.schema) == (source.fingerprint, source.schema)
+    whole = write(runtime, with_samples(again), directory / "whole")
     assert isinstance(whole, drt.CacheWriteSuccess), whole
     assert drt.open_cache(whole.path).num_samples == total
     assert drt.verify_cache(whole.path, "deep").ok
@@ -95,6 +100,14 @@ def assert_resumes(runtime, make, directory, total, seed=7):
         assert 0 < watched.started <= place, (watched.started, place)
         assert directory_digest(result.path) == directory_digest(whole.path)
     return drt.open_cache(whole.path)
+
+
+def assert_begins_anywhere(make, places):
+    """From any number on, a source yields what it yields behind as many samples."""
+    everything = samples_of(make())
+    for place in places:
+        found = samples_of(make(), place)
+        assert found == everything[place:], place
 
 
 def refused(runtime, source, directory):
@@ -116,10 +129,10 @@ def is_stale(runtime, source, directory):
     return True
 
 
-def samples_of(source):
-    """All samples as (payload, metadata)."""
+def samples_of(source, start=0):
+    """Samples from number `start` on as (payload, metadata)."""
     found = []
-    for item in with_samples(source):
+    for item in with_samples(source).iter_from(start):
         if isinstance(item, pa.RecordBatch):
             rows = item.to_pylist()
             found += [(bytes(row.pop("payload")), row) for row in rows]

@@ -45,11 +45,11 @@ def photos(tmp_path):
 
 def test_a_folder_becomes_a_cache_and_is_reused(photos, tmp_path):
     printed = run("import", "images", photos, tmp_path / "caches")
-    assert printed.startswith(f"written: {tmp_path / 'caches' / 'photos'}\n  10 samples")
+    assert printed.startswith(f"written {tmp_path / 'caches' / 'photos'}\n  10 samples")
     assert f"next: dataset-rt inspect {tmp_path / 'caches' / 'photos'}" in printed
     again = document("import", "images", photos, tmp_path / "caches")
     assert again["status"] == "reused"
-    assert again["samples"] == again["samples_reused"] == 10
+    assert again["num_samples"] == again["samples_reused"] == 10
     assert again["columns"] == ["path", "label", "label_id"]
 
 
@@ -59,7 +59,7 @@ def test_a_changed_folder_says_what_to_do(photos, tmp_path):
     with pytest.raises(drt.DatasetRTError, match="--on-stale rewrite"):
         run("import", "images", photos, tmp_path / "caches")
     rewritten = document("import", "images", photos, tmp_path / "caches", "--on-stale", "rewrite")
-    assert (rewritten["status"], rewritten["samples"]) == ("written", 11)
+    assert (rewritten["status"], rewritten["num_samples"]) == ("written", 11)
 
 
 def test_errors_leave_without_traceback(tmp_path):
@@ -112,7 +112,7 @@ def test_tables_and_shards_become_caches(tmp_path):
         *("import", "webdataset", f"{tmp_path}/w-{{0..1}}.tar", tmp_path / "caches"),
         *("--payload", "jpg", "--name", "pets", "--ignore", "cls"),
     )
-    assert (made["samples"], made["columns"]) == (6, ["__key__", "score", "who"])
+    assert (made["num_samples"], made["columns"]) == (6, ["__key__", "score", "who"])
 
 
 def test_wrong_usage_is_told(tmp_path, photos):
@@ -144,7 +144,7 @@ def test_caches_become_one_parquet_file(words, tmp_path):
         *("export", "parquet", *words, out, "--where", "label = 'l3' AND number > 20"),
         *("--limit", 3, "--columns", "number,payload"),
     )
-    assert made == {"samples": 3, "files": [str(out)]}
+    assert made == {"num_samples": 3, "files": [str(out)]}
     found = pl.read_parquet(out)
     assert found["number"].to_list() == [24, 31, 38]
     assert found["payload"][1] == numbered(60)[31][0]
@@ -156,7 +156,7 @@ def test_caches_become_one_parquet_file(words, tmp_path):
 
 def test_caches_become_shards_and_other_caches(words, tmp_path):
     made = document("export", "webdataset", *words, tmp_path / "s", "--max-shard-bytes", 60_000)
-    assert made["samples"] == 60
+    assert made["num_samples"] == 60
     assert len(made["files"]) > 1
     before = [directory_digest(path) for path in words]
     printed = run("export", "cache", *words, tmp_path / "out" / "some", "--where", "number >= 50")
@@ -204,6 +204,22 @@ def test_saved_datasets_of_hugging_face_become_caches(tmp_path):
     arguments = ("import", "huggingface", tmp_path / "saved", tmp_path / "caches")
     assert "train, test" in usage_error(*arguments, "--payload", "text")
     made = document(*arguments, "--payload", "text", "--split", "test")
-    assert (made["samples"], made["path"]) == (1, str(tmp_path / "caches" / "saved-test"))
+    assert (made["num_samples"], made["path"]) == (1, str(tmp_path / "caches" / "saved-test"))
     with pytest.raises(drt.InvalidInputError, match="dataset-rt import parquet"):
         run("import", "huggingface", tmp_path, tmp_path / "caches", "--payload", "text")
+
+
+def test_a_transform_runs_in_processes(photos, tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "shouting.py").write_text(
+        "from dataset_rt import CacheInput\n"
+        "def shout(sample):\n"
+        "    return CacheInput(sample.data.upper(), {**sample.metadata, 'n': len(sample.data)})\n"
+    )
+    monkeypatch.chdir(tmp_path / "mine")
+    command = ("--transform", "shouting:shout", "--transform-version", "1")
+    one = document("import", "images", photos, tmp_path / "one", *command)
+    two = document("import", "images", photos, tmp_path / "two", *command, "--processes", 2)
+    assert one["columns"] == ["path", "label", "label_id", "n"]
+    assert bytes(drt.open_cache(one["path"]).payload(0)) == b"CAT 0"
+    assert directory_digest(one["path"]) == directory_digest(two["path"])

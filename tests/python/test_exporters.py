@@ -156,11 +156,15 @@ def test_nothing_is_overwritten_without_being_told(cache, tmp_path):
     assert to_webdataset(cache, tmp_path / "empty")
 
 
+# Of the shards, some are finished before the damaged sample comes.
+SMALL = drt.WriterConfig(show_progress=False, max_shard_bytes=4096)
+
+
 def damaged(cache):
     """Flip a byte of the last sample's payload."""
     shard = sorted(path for path in (cache / "shards").iterdir())[-1]
     data = bytearray(shard.read_bytes())
-    place = data.rindex(b"payload-000049")
+    place = data.rindex(b"payload-000399")
     data[place] ^= 1
     put(shard, data)
 
@@ -170,14 +174,18 @@ def damaged(cache):
     [
         lambda cache, out: to_parquet(cache, out / "x.parquet"),
         lambda cache, out: to_webdataset(cache, out / "x"),
-        lambda cache, out: materialize(drt.open_dataset(cache), out, "x"),
-        lambda cache, out: materialize(drt.open_dataset(cache), out, "x", order="epoch"),
+        lambda cache, out: materialize(drt.open_dataset(cache), out, "x", writer_config=SMALL),
+        lambda cache, out: materialize(
+            drt.open_dataset(cache), out, "x", order="epoch", writer_config=SMALL
+        ),
     ],
     ids=["parquet", "webdataset", "cache", "epoch"],
 )
-def test_a_damaged_cache_leaves_nothing(cache, tmp_path, export):
+def test_a_damaged_cache_leaves_nothing(runtime, tmp_path, export):
     out = tmp_path / "out"
     out.mkdir()
+    samples = [(f"payload-{i:06}".encode() * 100, {"number": i}) for i in range(400)]
+    cache = written(runtime, tmp_path / "many", samples)
     damaged(cache)
     with pytest.raises(drt.CorruptError, match="sample"):
         export(cache, out)

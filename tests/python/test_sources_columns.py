@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import run_script
 from source_tools import (
+    assert_begins_anywhere,
     assert_resumes,
     is_stale,
     refused,
@@ -94,6 +95,22 @@ def test_a_transformed_csv_reads_files_where_it_transforms(labels, tmp_path, run
     assert b"file 0" not in pickle.dumps(item)
     assert pickle.loads(pickle.dumps(make().transform))(item).data == b"FILE 0"
     assert_resumes(runtime, make, tmp_path, 300)
+
+
+def test_tables_begin_anywhere(parquet, tmp_path, monkeypatch):
+    places = [0, 1, 16, 17, 99, 100, 101, 199, 200, 299, 300]
+    assert_begins_anywhere(lambda: ParquetSource("p", parquet, payload="image"), places)
+    # Blocks that end within cells.
+    monkeypatch.setattr("dataset_rt.sources.csv_files._BLOCK_BYTES", 701)
+    for part in range(3):
+        lines = [f'"text\nof, {i}",{i}' for i in range(part * 100, part * 100 + 100)]
+        (tmp_path / f"{part}.csv").write_text("text,n\n" + "\n".join(lines))
+
+    def csv():
+        return CsvSource("c", sorted(tmp_path.glob("*.csv")), payload="text")
+
+    assert samples_of(csv()) == [(b"text\nof, %d" % i, {"n": i}) for i in range(300)]
+    assert_begins_anywhere(csv, places)
 
 
 def test_several_csvs_in_order_and_compressed(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import subprocess
 
 import pytest
 from conftest import written
@@ -137,6 +138,33 @@ def test_odd_files_are_named(folder, tmp_path, runtime, place, message):
         file.write(b"x")
     found = refused(runtime, ImageFolderSource(folder), tmp_path / "c")
     assert message.replace("\\\\", "\\") in found
+
+
+def test_deep_trees_are_listed(tmp_path):
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    with open(os.open("x.jpg", os.O_CREAT | os.O_WRONLY, dir_fd=here), "wb") as file:
+        file.write(b"deep")
+    os.close(here)
+    ((data, metadata),) = samples_of(ImageFolderSource(folder))
+    assert data == b"deep"
+    assert metadata["label"] == "d"
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def test_directories_may_have_any_name(tmp_path, runtime):
+    root = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.makedirs(os.path.join(root, "cat"))
+    with open(os.path.join(root, "cat", "1.jpg"), "wb") as file:
+        file.write(b"x")
+    result = write(runtime, ImageFolderSource(root, name="odd"), tmp_path / "c")
+    assert drt.open_cache(result.path).num_samples == 1
 
 
 def test_a_dangling_link_is_named(folder, tmp_path, runtime):

@@ -4,7 +4,7 @@ import io
 import pickle
 
 import pytest
-from source_tools import assert_resumes, is_stale, samples_of, shout, write
+from source_tools import assert_begins_anywhere, assert_resumes, is_stale, samples_of, shout, write
 
 import dataset_rt as drt
 from dataset_rt.sources import ArrayRecordSource, HuggingFaceSource
@@ -137,6 +137,18 @@ def test_interrupted_records_go_on(records, tmp_path, runtime):
     cache = assert_resumes(runtime, lambda: ArrayRecordSource("a", records), tmp_path, 300)
     assert cache.schema.names == []
     assert bytes(cache.payload(299)) == b"record 299" * 15
+
+
+def test_records_and_datasets_begin_anywhere(records, datasets):
+    places = [0, 1, 63, 64, 65, 149, 150, 151, 299, 300]
+    assert_begins_anywhere(lambda: ArrayRecordSource("a", records), places)
+    dataset = datasets.Dataset.from_dict(numbers(300))
+    for kind in (dataset, dataset.to_iterable_dataset()):
+
+        def make(kind=kind):
+            return HuggingFaceSource("h", kind, payload="blob", fingerprint="v1")
+
+        assert_begins_anywhere(make, places)
 
 
 def test_transformed_records_go_on(records, tmp_path, runtime):

@@ -7,6 +7,7 @@ import random
 import pytest
 from conftest import run_script
 from source_tools import (
+    assert_begins_anywhere,
     assert_resumes,
     is_stale,
     pets,
@@ -49,6 +50,10 @@ def test_samples_are_grouped_by_key(shards):
 def test_interrupted_shards_go_on(shards, tmp_path, runtime):
     cache = assert_resumes(runtime, lambda: source_of(shards), tmp_path, 300)
     assert cache.schema.names == ["__key__", "cls", "score", "who"]
+
+
+def test_shards_begin_anywhere(shards):
+    assert_begins_anywhere(lambda: source_of(shards), [0, 1, 99, 100, 101, 150, 299, 300])
 
 
 def test_transformed_shards_go_on(shards, tmp_path, runtime):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dataset_rt.cli.console import line, show, show_json, styled
+from dataset_rt.cli.options import CachesArgument, JsonOption, example
+from dataset_rt.cli.text import counted, path_text
 from dataset_rt.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -15,14 +18,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     help="Write caches as Parquet, as WebDataset shards, or some of their rows as a new cache.",
 )
 
-_EXAMPLE = "Example: dataset-rt export"
-
-Caches = Annotated[
-    list[str], typer.Argument(metavar="CACHE...", help="Caches with equal columns, in this order.")
-]
 Where = Annotated[
     str | None,
     typer.Option(metavar="SQL", help='Rows to take, for example "label = 3 AND score > 0.5".'),
@@ -31,12 +30,13 @@ Limit = Annotated[int | None, typer.Option(min=1, help="Take at most so many row
 Columns = Annotated[
     str | None, typer.Option(help="Columns to keep, separated by commas; default all.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
-@app.command(epilog=f"{_EXAMPLE} parquet caches/pets pets.parquet --where \"label = 'cat'\"")
+@app.command(
+    **example("dataset-rt export parquet caches/pets pets.parquet --where \"label = 'cat'\"")
+)
 def parquet(
-    caches: Caches,
+    caches: CachesArgument,
     out: Annotated[str, typer.Argument(metavar="FILE", help="The Parquet file.")],
     *,
     where: Where = None,
@@ -44,7 +44,7 @@ def parquet(
     limit: Limit = None,
     compression: Annotated[str, typer.Option(help="none, snappy, lz4 or zstd.")] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write one Parquet file, the payload a column of bytes."""
     from dataset_rt.exporters import to_parquet  # noqa: PLC0415 - slow
@@ -55,12 +55,16 @@ def parquet(
     names = _names(columns)
     options: dict[str, Any] = {"compression": compression, "overwrite": overwrite}
     file = to_parquet(dataset, out, columns=names, **options)
-    _report(dataset, [file], as_json, f"dataset-rt import parquet {file} CACHES_DIR")
+    _report(
+        dataset, [file], as_json, f"dataset-rt import parquet {shlex.quote(str(file))} CACHES_DIR"
+    )
 
 
-@app.command(epilog=f"{_EXAMPLE} webdataset caches/pets shards/ --extension jpg --cls label_id")
+@app.command(
+    **example("dataset-rt export webdataset caches/pets shards/ --extension jpg --cls label_id")
+)
 def webdataset(
-    caches: Caches,
+    caches: CachesArgument,
     out: Annotated[str, typer.Argument(metavar="DIRECTORY", help="New directory for the shards.")],
     *,
     extension: Annotated[str, typer.Option(help="Ending of payloads, for example jpg.")] = "bin",
@@ -71,7 +75,7 @@ def webdataset(
     max_shard_bytes: Annotated[
         int | None, typer.Option(help="A shard closes before it grows beyond this.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write tar shards as the library webdataset reads them."""
     from dataset_rt.exporters import to_webdataset  # noqa: PLC0415 - slow
@@ -84,19 +88,19 @@ def webdataset(
         dataset,
         shards,
         as_json,
-        f"dataset-rt import webdataset {out} CACHES_DIR --payload {extension}",
+        f"dataset-rt import webdataset {shlex.quote(out)} CACHES_DIR --payload {extension}",
     )
 
 
-@app.command(epilog=f"{_EXAMPLE} cache caches/pets caches/cats --where \"label = 'cat'\"")
+@app.command(**example("dataset-rt export cache caches/pets caches/cats --where \"label = 'cat'\""))
 def cache(
-    caches: Caches,
+    caches: CachesArgument,
     out: Annotated[str, typer.Argument(metavar="NEW_CACHE", help="Directory of the new cache.")],
     *,
     where: Where = None,
     columns: Columns = None,
     limit: Limit = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a new cache of some rows and columns."""
     from dataset_rt.exporters import materialize  # noqa: PLC0415 - slow
@@ -107,10 +111,10 @@ def cache(
     dataset = _selected(caches, where, limit)
     names = _names(columns)
     made = materialize(dataset, target.parent, target.name, columns=names)
-    _report(dataset, [made], as_json, f"dataset-rt inspect {made}")
+    _report(dataset, [made], as_json, f"dataset-rt inspect {shlex.quote(str(made))}")
 
 
-def _selected(caches: list[str], where: str | None, limit: int | None) -> CachedDataset:
+def _selected(caches: list[Path], where: str | None, limit: int | None) -> CachedDataset:
     """Return the caches as one dataset whose table has only the rows asked for."""
     import polars as pl  # noqa: PLC0415 - slow
 
@@ -141,10 +145,11 @@ def _names(columns: str | None) -> list[str] | None:
 
 def _report(dataset: CachedDataset, files: list[Path], as_json: bool, following: str) -> None:
     if as_json:
-        document = {"samples": len(dataset), "files": [str(file) for file in files]}
-        typer.echo(json.dumps(document, indent=2))
+        show_json({"num_samples": len(dataset), "files": [str(file) for file in files]})
         return
-    more = f" to {files[-1]}" if len(files) > 1 else ""
-    typer.echo(f"written: {files[0]}{more}")
-    typer.echo(f"  {len(dataset):,} samples")
-    typer.echo(f"next: {following}")
+    show(
+        line("written ", (path_text(files[0]), "bold")),
+        *([] if len(files) == 1 else [styled(f"  and {counted(len(files) - 1, 'more shard')}")]),
+        styled(f"  {counted(len(dataset), 'sample')}"),
+        line("next: ", (following, "bold")),
+    )

@@ -68,10 +68,6 @@ Fingerprint = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Instead of names, sizes and times of the files."),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout, nothing else.")
-]
-
 # What the library says in terms of its arguments, in terms of the command line.
 _WORDS = (
     ("payload_files=...", "--payload-files COLUMN"),

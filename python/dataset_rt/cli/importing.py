@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Callable
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dataset_rt.cli.console import line, show, show_json, styled
 from dataset_rt.cli.import_options import (
-    AsJson,
     CachesDir,
     Columns,
     Compression,
@@ -32,6 +31,8 @@ from dataset_rt.cli.import_options import (
     name_of,
     payload_of,
 )
+from dataset_rt.cli.options import JsonOption, example
+from dataset_rt.cli.text import counted, path_text, size
 from dataset_rt.errors import InvalidInputError, SourceError
 
 if TYPE_CHECKING:
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     help="Make a cache of an image folder, tables, tar shards or a dataset of another library.",
 )
 
-_EXAMPLE = "Example: dataset-rt import"
 
-
-@app.command(epilog=f"{_EXAMPLE} images photos/ caches/")
+@app.command(**example("dataset-rt import images photos/ caches/"))
 def images(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Holds LABEL/.../FILE.")],
     caches_dir: CachesDir,
@@ -63,7 +63,7 @@ def images(
     transform_version: TransformVersion = None,
     fingerprint: Fingerprint = None,
     on_stale: OnStale = "error",
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import a folder of images, labelled by its directories."""
     from dataset_rt.sources import ImageFolderSource  # noqa: PLC0415 - pyarrow
@@ -75,7 +75,7 @@ def images(
     _write(writing, ImageFolderSource, folder, **options)
 
 
-@app.command(epilog=f"{_EXAMPLE} parquet 'train-*.parquet' caches/ --payload image")
+@app.command(**example("dataset-rt import parquet 'train-*.parquet' caches/ --payload image"))
 def parquet(
     paths: Paths,
     caches_dir: CachesDir,
@@ -93,7 +93,7 @@ def parquet(
     transform_version: TransformVersion = None,
     fingerprint: Fingerprint = None,
     on_stale: OnStale = "error",
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import Parquet files: a sample per row, one column its payload."""
     from dataset_rt.sources import ParquetSource  # noqa: PLC0415 - pyarrow
@@ -111,7 +111,9 @@ def parquet(
     )
 
 
-@app.command(epilog=f"{_EXAMPLE} csv labels.csv caches/ --payload-files file --root images/")
+@app.command(
+    **example("dataset-rt import csv labels.csv caches/ --payload-files file --root images/")
+)
 def csv(
     paths: Paths,
     caches_dir: CachesDir,
@@ -130,7 +132,7 @@ def csv(
     transform_version: TransformVersion = None,
     fingerprint: Fingerprint = None,
     on_stale: OnStale = "error",
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import CSV files: texts, or labels beside the names of files."""
     from dataset_rt.sources import CsvSource  # noqa: PLC0415 - pyarrow
@@ -149,7 +151,9 @@ def csv(
     )
 
 
-@app.command(epilog=f"{_EXAMPLE} webdataset 'train-{{000..127}}.tar' caches/ --payload 'jpg;png'")
+@app.command(
+    **example("dataset-rt import webdataset 'train-{000..127}.tar' caches/ --payload 'jpg;png'")
+)
 def webdataset(
     shards: Annotated[
         list[str], typer.Argument(metavar="SHARD...", help="Files, directories, quoted patterns.")
@@ -169,7 +173,7 @@ def webdataset(
     transform_version: TransformVersion = None,
     fingerprint: Fingerprint = None,
     on_stale: OnStale = "error",
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import WebDataset shards: json, cls and txt members are metadata."""
     from dataset_rt.sources import WebDatasetSource  # noqa: PLC0415 - pyarrow
@@ -186,7 +190,9 @@ def webdataset(
     )
 
 
-@app.command(epilog=f"{_EXAMPLE} huggingface saved/ caches/ --payload image --split train")
+@app.command(
+    **example("dataset-rt import huggingface saved/ caches/ --payload image --split train")
+)
 def huggingface(
     directory: Annotated[
         str, typer.Argument(metavar="DIRECTORY", help="What save_to_disk of datasets wrote.")
@@ -207,7 +213,7 @@ def huggingface(
     transform_version: TransformVersion = None,
     fingerprint: Fingerprint = None,
     on_stale: OnStale = "error",
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import a saved dataset of Hugging Face; nothing is downloaded."""
     from dataset_rt.sources import HuggingFaceSource  # noqa: PLC0415 - pyarrow
@@ -225,7 +231,7 @@ def huggingface(
     )
 
 
-@app.command(epilog=f"{_EXAMPLE} arrayrecord 'train/*.array_record' caches/")
+@app.command(**example("dataset-rt import arrayrecord 'train/*.array_record' caches/"))
 def arrayrecord(
     paths: Paths,
     caches_dir: CachesDir,
@@ -238,7 +244,7 @@ def arrayrecord(
     transform_version: TransformVersion = None,
     fingerprint: Fingerprint = None,
     on_stale: OnStale = "error",
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import ArrayRecord files: a payload per record, metadata by --transform."""
     from dataset_rt.sources import ArrayRecordSource  # noqa: PLC0415 - pyarrow
@@ -274,36 +280,27 @@ def _report(result: CacheWriteSuccess, writing: Writing) -> None:
     from dataset_rt.cache import open_cache  # noqa: PLC0415 - pyarrow and Polars
 
     cache = open_cache(result.path)
-    size = sum(file.stat().st_size for file in result.path.rglob("*") if file.is_file())
-    columns = cache.schema.names
+    size_bytes = sum(file.stat().st_size for file in result.path.rglob("*") if file.is_file())
+    columns = list(cache.schema.names)
     if writing.as_json:
         document = {
             "status": result.status,
             "path": str(result.path),
-            "samples": cache.num_samples,
+            "num_samples": cache.num_samples,
             "samples_reused": result.samples_reused,
-            "size_bytes": size,
+            "size_bytes": size_bytes,
             "cache_id": cache.cache_id,
             "columns": columns,
             "fingerprint": cache.manifest["fingerprint"],
         }
-        typer.echo(json.dumps(document, indent=2))
+        show_json(document)
         return
-    typer.echo(f"{result.status}: {result.path}")
-    typer.echo(f"  {cache.num_samples:,} samples, {_size_text(size)} on disk")
-    typer.echo(f"  columns: {', '.join(columns) or 'none'}")
-    typer.echo(f"next: dataset-rt inspect {shlex.quote(str(result.path))}")
-
-
-def _size_text(size: int) -> str:
-    if size < 1000:
-        return f"{size} bytes"
-    value, unit = size / 1000, "kB"
-    for larger in ("MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.1f} {unit}"
+    show(
+        line(f"{result.status} ", (path_text(result.path), "bold")),
+        styled(f"  {counted(cache.num_samples, 'sample')}, {size(size_bytes)} on disk"),
+        styled(f"  columns: {', '.join(columns) or 'none'}"),
+        line("next: ", (f"dataset-rt inspect {shlex.quote(str(result.path))}", "bold")),
+    )
 
 
 def _saved_dataset(directory: str, split: str | None) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from dataset_rt.arguments import AnyPath, to_count, to_path
+from dataset_rt.arguments import AnyPath, to_count, to_names, to_path
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.exporters.publishing import published_directory
 from dataset_rt.exporters.rows import PAYLOAD, AnyCache, ExportedRows, open_rows
@@ -71,8 +71,12 @@ def to_webdataset(
     target = Path(to_path(directory, "directory"))
     size_max = to_count(max_shard_bytes, "max_shard_bytes", minimum=1)
     ending = _checked_ending(extension)
-    names = None if columns is None else [*dict.fromkeys([*columns, *([cls] if cls else [])])]
-    rows = open_rows(source, None if names is None else [*names, PAYLOAD])
+    wanted = None
+    if columns is not None:
+        wanted = [*to_names(columns, "columns"), PAYLOAD]
+        # Asked for once more as cls, a column is no double.
+        wanted += [cls] if cls is not None and cls not in wanted else []
+    rows = open_rows(source, wanted)
     if PAYLOAD not in rows.schema.names:
         raise InvalidInputError("there is no payload to export")
     _check_columns(rows.schema, cls)

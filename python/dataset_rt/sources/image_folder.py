@@ -142,8 +142,7 @@ class ImageFolderSource(Importer):
     def _files(self) -> list[InputFile]:
         other = set[str]()
         files = []
-        for path, found in _below(self._root, ()):
-            name = os.path.relpath(path, self._root).replace(os.sep, "/")
+        for name, found in _files_below(self._root):
             extension = os.path.splitext(name)[1].lower()
             if self._extensions is not None and extension not in self._extensions:
                 other.add(extension)
@@ -193,32 +192,37 @@ def _label_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _below(
-    directory: str, above: tuple[tuple[int, int], ...]
-) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files below a directory with their sizes and times, links followed."""
-    try:
-        here = os.stat(directory)
-        with os.scandir(directory) as found:
-            entries = [entry for entry in found if not entry.name.startswith(".")]
-    except OSError as error:
-        raise InvalidInputError(
-            f"{directory}: cannot be listed: {error.strerror}; mend its permissions"
-        ) from error
-    identity = (here.st_dev, here.st_ino)
-    if identity in above:
-        raise InvalidInputError(
-            f"{directory}: a link back to a directory that holds it; remove the link"
-        )
-    for entry in entries:
+def _files_below(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield relative names of the files below a directory, their sizes and times; links followed.
+
+    Directories wait on a list: a tree may be deeper than Python's stack.
+    """
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    while waiting:
+        folder, above = waiting.pop()
+        directory = os.path.join(root, folder)
         try:
-            status = entry.stat()
+            here = os.stat(directory)
+            with os.scandir(directory) as found:
+                entries = [entry for entry in found if not entry.name.startswith(".")]
         except OSError as error:
             raise InvalidInputError(
-                f"{entry.path!r}: expected a file, found a link to nothing "
-                f"({error.strerror}); remove it"
+                f"{directory}: cannot be listed: {error.strerror}; mend its permissions"
             ) from error
-        if stat.S_ISDIR(status.st_mode):
-            yield from _below(entry.path, (*above, identity))
-        elif stat.S_ISREG(status.st_mode):
-            yield entry.path, status
+        identity = (here.st_dev, here.st_ino)
+        if identity in above:
+            raise InvalidInputError(
+                f"{directory}: a link back to a directory that holds it; remove the link"
+            )
+        for entry in entries:
+            try:
+                status = entry.stat()
+            except OSError as error:
+                raise InvalidInputError(
+                    f"{entry.path!r}: expected a file, found a link to nothing "
+                    f"({error.strerror}); remove it"
+                ) from error
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append((f"{folder}{entry.name}/", above | {identity}))
+            elif stat.S_ISREG(status.st_mode):
+                yield f"{folder}{entry.name}", status

@@ -136,6 +136,8 @@ def list_files(patterns: Iterable[str], suffixes: tuple[str, ...]) -> list[Input
     files = []
     seen = set()
     for path in paths:
+        if not _is_text(path):
+            raise InvalidInputError(f"the name {os.fsencode(path)!r} is not UTF-8; rename the file")
         found = stat_of(path)
         # Two names of one file would be its samples twice; whoever wants that says so by a copy.
         if (found.st_dev, found.st_ino) in seen:
@@ -144,6 +146,11 @@ def list_files(patterns: Iterable[str], suffixes: tuple[str, ...]) -> list[Input
         name = os.path.relpath(os.path.abspath(path), shared).replace(os.sep, "/")
         files.append(InputFile(path, name, found.st_size, found.st_mtime_ns))
     return files
+
+
+def _is_text(path: str) -> bool:
+    # Bytes that are no UTF-8 come as lone surrogates.
+    return not any("\ud800" <= letter <= "\udfff" for letter in path)
 
 
 def _expanded(pattern: str, suffixes: tuple[str, ...]) -> list[str]:

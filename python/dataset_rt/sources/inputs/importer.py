@@ -110,7 +110,9 @@ class Importer(ABC):
     @property
     def provenance(self) -> Mapping[str, str]:
         """Where the samples came from, for the manifest."""
-        return {"importer": self.kind, **self._origin()}
+        origin = {"importer": self.kind, **self._origin()}
+        # Directories may have names that are no text; they are only told, not used.
+        return {key: value.encode(errors="replace").decode() for key, value in origin.items()}
 
     def __iter__(self) -> Iterator[CacheInput | ArrowArrayExporter]:
         """Yield samples, or the items of `transform`."""
