@@ -7,12 +7,15 @@
 //!   ^ ^
 //!   |  \
 //! write  read      neither knows the other
+//!   ^
+//! repair           what is left of a damaged cache
 //! ```
 //! Nothing here knows epochs, ranks, seeds or Python: positions go in, rows come out.
 
 mod error;
 pub mod format;
 pub mod read;
+pub mod repair;
 pub mod store;
 pub mod write;
 

@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import dataset_rt
+from dataset_rt.cli.repair import repair
 from dataset_rt.errors import DatasetRTError
 
 app = typer.Typer(
@@ -32,6 +33,9 @@ def _options(
     ] = False,
 ) -> None:
     """Look into, check, make and mend dataset caches."""
+
+
+app.command()(repair)
 
 
 def run() -> NoReturn:
