@@ -364,10 +364,11 @@ class _Survivors:
         original_ids: bool,
     ) -> None:
         self.name = name
-        self._open = lambda: _native.NativeRemains(
-            path, is_trusting, _ranges(_lost_samples(found)), False, original_ids
-        )
-        self._samples = found["samples_total"] - found["samples_lost"]
+        self._path = path
+        self._is_trusting = is_trusting
+        self._original_ids = original_ids
+        self._lost = _ranges(_lost_samples(found))
+        self._samples: int = found["samples_total"] - found["samples_lost"]
         schema = pa.schema(self._open().schema())
         self.schema = schema.remove(schema.get_field_index("payload"))
         # Never the old one of an incomplete cache: it would pass for the whole.
@@ -384,6 +385,11 @@ class _Survivors:
             if found["is_proven"]
             else "none: the manifest was lost, samples are well-formed but unproven",
         }
+
+    def _open(self) -> _native.NativeRemains:
+        return _native.NativeRemains(
+            self._path, self._is_trusting, self._lost, False, self._original_ids
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         remains = self._open()

@@ -9,7 +9,14 @@ from conftest import numbered, written
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
-    ROOT / name for name in ("README.md", "docs/guide.md", "docs/determinism.md", "docs/tools.md")
+    ROOT / name
+    for name in (
+        "README.md",
+        "docs/guide.md",
+        "docs/determinism.md",
+        "docs/repair.md",
+        "docs/tools.md",
+    )
 ]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

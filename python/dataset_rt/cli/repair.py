@@ -18,6 +18,7 @@ _LOST_SHOWN = 10
 
 def repair(
     cache: Annotated[Path, typer.Argument(help="The cache directory.", show_default=False)],
+    *,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what is damaged and lost; change nothing.")
     ] = False,
@@ -48,11 +49,13 @@ def repair(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Restore damaged files of a cache in place, or salvage its samples into a new one.
+    """Restore damaged files of a cache in place, or salvage its samples.
 
-    Derived files (index.bin, metadata.arrow, digests.bin) are restored where the others prove
-    them. Shards cannot be: --into writes what is left into a new cache. The exit code is 0 when
-    the cache is whole or was salvaged, 1 when something is lost and nothing was salvaged.
+    Restored are index.bin, metadata.arrow and digests.bin, where the rest proves them.
+
+    Shards cannot be: --into writes every sample that is right into a new cache.
+
+    Exit code 0: whole now, or salvaged; 1: something is damaged or lost.
     """
     if into is None and (name or original_ids or always or unproven):
         raise typer.BadParameter("--name, --original-ids, --always and --unproven need --into")
