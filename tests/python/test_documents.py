@@ -15,7 +15,14 @@ from dataset_rt import open_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
-    ROOT / name for name in ("README.md", "docs/guide.md", "docs/determinism.md", "docs/tools.md")
+    ROOT / name
+    for name in (
+        "README.md",
+        "docs/guide.md",
+        "docs/determinism.md",
+        "docs/repair.md",
+        "docs/tools.md",
+    )
 ]
 FILE = re.compile(r"^# (\w+\.py)\n")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
