@@ -8,6 +8,8 @@
 sources/         what feeds a cache, importers of other libraries' files among it
 exporters/       what comes out of a cache as something else
 runtime.py       DatasetRuntime: writes caches, opens datasets
+writing.py       what becomes of the sources of one call
+processes/       preprocessing by several processes
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
 torch_faces/     loaders and streams for PyTorch
@@ -16,6 +18,7 @@ arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
+repair.py        repair_cache, salvage_cache: what is left of a damaged cache
 errors.py        what is raised, and what to do about it
 """
 
@@ -42,6 +45,15 @@ from dataset_rt.errors import (
     SourceError,
     UnavailableError,
     UnsupportedError,
+)
+from dataset_rt.repair import (
+    DamagedFile,
+    KeptSamples,
+    LostSamples,
+    RepairReport,
+    SalvageReport,
+    repair_cache,
+    salvage_cache,
 )
 from dataset_rt.results import (
     CacheSourcesDatasetError,
@@ -158,6 +170,7 @@ __all__ = [
     "CompressionAlgo",
     "ConflictError",
     "CorruptError",
+    "DamagedFile",
     "DatasetRTError",
     "DatasetRuntime",
     "ExhaustedError",
@@ -174,10 +187,14 @@ __all__ = [
     "HasTransform",
     "InternalError",
     "InvalidInputError",
+    "KeptSamples",
+    "LostSamples",
     "Metadata",
     "MetadataValue",
     "NotFoundError",
     "ReaderConfig",
+    "RepairReport",
+    "SalvageReport",
     "SampleNotFoundError",
     "Shard",
     "ShardCompression",
@@ -196,6 +213,8 @@ __all__ = [
     "payload_tensor",
     "payload_tensors",
     "remove_unfinished_write",
+    "repair_cache",
+    "salvage_cache",
     "unfinished_writes",
     "verify_cache",
 ]

@@ -63,7 +63,7 @@ def write_all(
     with ProfileFile(config.profiler, len(sources)) as profile, ExitStack() as stack:
         call = _Call(native, directory, config, reuse, profile)
         if call.num_processes > 1 or config.process_timeout is not None:
-            from dataset_rt.processes import stop_script_without_guard  # noqa: PLC0415 - as above
+            from dataset_rt.processes.spawned import stop_script_without_guard  # noqa: PLC0415 - as above
 
             stop_script_without_guard()
             outcomes = call.write_side_by_side(sources, names)
@@ -98,7 +98,7 @@ class _Call:
 
     def open_pool(self) -> Any:
         """Return the context of the processes that make samples; they start with the work."""
-        from dataset_rt.processes import TransformPool  # noqa: PLC0415 - few calls need them
+        from dataset_rt.processes.transforming import TransformPool  # noqa: PLC0415 - few calls need them
 
         waiting_bytes = self._config.prefetch_bytes or _WAITING_BYTES
         timeout = self._config.process_timeout
@@ -112,7 +112,7 @@ class _Call:
         if has_transform(source):
             made = TransformedSource(source)
             if self._pool is not None:
-                from dataset_rt.processes import PooledSource  # noqa: PLC0415 - as above
+                from dataset_rt.processes.transforming import PooledSource  # noqa: PLC0415 - as above
 
                 made = PooledSource(source, self._pool)
         with progress_line(name, source, self._config.show_progress) as on_progress:
@@ -130,12 +130,10 @@ class _Call:
         self, sources: Sequence[CacheSource], names: Sequence[str]
     ) -> dict[int, Outcome]:
         """Write those that take their samples from their own iteration; leave the others."""
-        from dataset_rt.processes import (  # noqa: PLC0415 - few calls need them
-            Job,
-            SideBySide,
-            Task,
-            working_directory,
-        )
+        # As above.
+        from dataset_rt.processes.side_by_side import SideBySide, Task  # noqa: PLC0415
+        from dataset_rt.processes.source_worker import Job  # noqa: PLC0415
+        from dataset_rt.processes.spawned import working_directory  # noqa: PLC0415
 
         indices = [
             index

@@ -40,16 +40,16 @@ class Outcome(NamedTuple):
         return [" ".join(line.split()) for line in self.out.splitlines()]
 
 
-def call(*arguments, columns=None):
+def call(*arguments, columns=None, environment=None):
     """Run one command line in this process, as if it were piped somewhere."""
     from dataset_rt.cli.app import run
 
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-    environment = {} if columns is None else {"COLUMNS": str(columns)}
+    width = {} if columns is None else {"COLUMNS": str(columns)}
     code = None
     with (
         mock.patch.object(sys, "argv", ["dataset-rt", *map(str, arguments)]),
-        mock.patch.dict(os.environ, environment),
+        mock.patch.dict(os.environ, width | (environment or {})),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
@@ -66,8 +66,7 @@ def spawn(*arguments, environment=None, seconds=60, **options):
     """Run one command line in a process of its own, under a hard time limit."""
     done = subprocess.run(
         [*PROGRAM, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         env={**os.environ, **(environment or {})},
         timeout=seconds,
         check=False,

@@ -223,7 +223,7 @@ ODD = {
     "another type": lambda: drt.CacheInput(b"", {"number": "3", "half": 1.5}),
     "a value of no known type": lambda: drt.CacheInput(b"", {"number": [3], "half": 1.5}),
     "a value that cannot be pickled": lambda: drt.CacheInput(
-        b"", {"number": int.__add__, "half": open}
+        b"", {"number": threading.Lock(), "half": 1.5}
     ),
     "a value that cannot be unpickled": lambda: drt.CacheInput(
         b"", {"number": HalfPickled(), "half": 1.5}
@@ -247,7 +247,7 @@ class Nested(Plain):
         config = drt.WriterConfig(num_processes=2, show_progress=False)
         with drt.DatasetRuntime(1) as runtime:
             results = runtime.write_cache(
-                [Numbers("a", 50), Plain("b", 50), Plain("c", 50)],
+                Numbers("a", 50),
                 self.directory,
                 writer_config=config,
             )

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -39,14 +38,13 @@ def test_wrong_usage_is_2_and_a_failure_1_without_traceback(cache):
 
 def test_a_traceback_comes_when_it_is_asked_for(cache):
     arguments = ("cat", cache, 50)
-    for found in (
-        spawn("--debug", *arguments),
-        spawn(*arguments, environment={"DATASET_RT_DEBUG": "1"}),
-    ):
-        assert found.code == 1
-        assert "Traceback" in found.err
-        assert "SampleNotFoundError" in found.err
-    assert "Traceback" not in spawn(*arguments, environment={"DATASET_RT_DEBUG": "0"}).err
+    found = spawn("--debug", *arguments)
+    assert found.code == 1
+    assert "Traceback" in found.err
+    assert "SampleNotFoundError" in found.err
+    with pytest.raises(drt.SampleNotFoundError):
+        call(*arguments, environment={"DATASET_RT_DEBUG": "1"})
+    assert call(*arguments, environment={"DATASET_RT_DEBUG": "0"}).code == 1
 
 
 def test_help_and_inspect_import_nothing_slow(cache):
@@ -58,10 +56,10 @@ def test_help_and_inspect_import_nothing_slow(cache):
             run()
         except SystemExit:
             pass
-        slow = {"polars", "pyarrow", "numpy", "pydantic", "torch", "rich.progress"}
+        slow = {"polars", "pyarrow", "numpy", "torch", "rich.progress", "rich.markdown"}
         print("slow:", sorted(slow & sys.modules.keys()))
     """
-    for arguments in (["--help"], ["inspect", cache], ["verify", cache], ["inspect", cache.parent]):
+    for arguments in (["--help"], ["inspect", cache], ["verify", cache]):
         assert run_script(script, *arguments).endswith("slow: []\n"), arguments
 
 
@@ -128,10 +126,10 @@ def test_cat_keeps_bytes_from_a_terminal_unless_forced(runtime, tmp_path):
 )
 def test_every_locale_shows_something(runtime, tmp_path, environment):
     path = written(runtime, tmp_path, [(b"", {"größe": "狐狸"})] * 3, name="größe")
-    for command in ("inspect", "head", "stats", "verify"):
-        found = spawn(command, path, environment=environment)
-        assert found.code == 0, found.err
-        assert found.err == ""
+    found = spawn("stats", path, environment=environment)
+    assert found.code == 0, found.err
+    assert found.err == ""
+    assert b"####" in found.raw or environment == {"LC_ALL": "C"}
 
 
 def test_no_command_writes_into_a_cache_or_beside_it(runtime, tmp_path):
@@ -163,16 +161,7 @@ def test_a_shell_completes_commands_levels_and_columns(cache):
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(line.split(" ")) - 1),
         }
-        script = "import sys; sys.argv = ['dataset-rt']; from dataset_rt.cli import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-            timeout=60,
-            check=False,
-        )
-        return done.stdout.split()
+        return call(environment=environment).out.split()
 
     assert "inspect" in completed("dataset-rt ")
     assert completed("dataset-rt verify --level ") == ["quick", "full", "deep"]

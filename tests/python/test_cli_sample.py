@@ -25,7 +25,7 @@ def test_a_draw_is_the_first_epoch_of_such_a_dataset(runtime, tmp_path):
     dataset = opened(runtime, path, seed=7, shuffle=True)
     table = dataset.get_metadata()
     dataset.update_metadata(table.with_columns(weight=1.0 / pl.len().over("label")))
-    drawn = [sample for sample in dataset]
+    drawn = list(dataset)
     counts = Counter(sample.metadata["label"] for sample in drawn)
     shares = by_value(document)
     assert {value: entry["drawn"] for value, entry in shares.items()} == counts

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from slow_sources import At, Numbers, sample
 
 import dataset_rt as drt
-from dataset_rt.processes import PooledSource, TransformPool
+from dataset_rt.processes.transforming import PooledSource, TransformPool
 
 
 def config(num_processes, **options):
@@ -40,8 +40,7 @@ def same_files(*directories):
         assert other == first
 
 
-@pytest.mark.parametrize("num_processes", [2, 3])
-def test_the_cache_is_that_of_one_process(runtime, tmp_path, num_processes):
+def test_the_cache_is_that_of_one_process(runtime, tmp_path):
     sources = [
         Numbers("any", 1500, slow.any_sample),
         Numbers("skewed", 120, slow.skewed),
@@ -51,23 +50,11 @@ def test_the_cache_is_that_of_one_process(runtime, tmp_path, num_processes):
         Numbers("samples in one buffer", 3000, slow.in_one_buffer),
     ]
     written(runtime, tmp_path / "1", sources, 1, max_shard_bytes=100_000)
-    written(runtime, tmp_path / "n", sources, num_processes, max_shard_bytes=100_000)
-    same_files(tmp_path / "1", tmp_path / "n")
-    words = drt.open_cache(tmp_path / "n" / "samples in one buffer")
+    written(runtime, tmp_path / "2", sources, 2, max_shard_bytes=100_000)
+    written(runtime, tmp_path / "3", sources, 3, max_shard_bytes=100_000)
+    same_files(tmp_path / "1", tmp_path / "2", tmp_path / "3")
+    words = drt.open_cache(tmp_path / "3" / "samples in one buffer")
     assert bytes(words.payload(17)) == b"00000017"
-
-
-def test_processes_really_share_the_work(runtime, tmp_path):
-    source = Numbers("pids", 40, pid_of_a_slow_sample)
-    (result,) = written(runtime, tmp_path, source, 2)
-    pids = set(drt.open_cache(result.path).metadata()["pid"])
-    assert len(pids) == 2
-    assert os.getpid() not in pids
-
-
-def pid_of_a_slow_sample(number):
-    slow.skewed(number)
-    return drt.CacheInput(b"", {"pid": os.getpid()})
 
 
 def test_every_wrong_result_is_the_error_of_one_process(runtime, tmp_path, caplog):
@@ -276,8 +263,17 @@ def test_more_processes_than_samples_are_not_started(runtime, tmp_path, caplog):
     assert len(started) == 2
 
 
-def test_auto_is_the_processors_there_are(runtime, tmp_path):
-    written(runtime, tmp_path, Numbers("s", 20), "auto", process_timeout=60)
+def test_auto_is_the_processors_there_are_and_they_share_the_work(runtime, tmp_path):
+    source = Numbers("pids", 40, pid_of_a_slow_sample)
+    (result,) = written(runtime, tmp_path, source, "auto", process_timeout=60)
+    pids = set(drt.open_cache(result.path).metadata()["pid"])
+    assert len(pids) == len(os.sched_getaffinity(0))
+    assert os.getpid() not in pids
+
+
+def pid_of_a_slow_sample(number):
+    slow.skewed(3)
+    return drt.CacheInput(b"", {"pid": os.getpid()})
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,12 @@ def mixed():
     ]
 
 
-@pytest.mark.parametrize("num_processes", [2, 3])
-def test_results_and_caches_are_those_of_one_process(runtime, tmp_path, num_processes):
-    serial = write(runtime, tmp_path / "1", mixed(), 1, max_shard_bytes=5000)
-    parallel = write(runtime, tmp_path / "n", mixed(), num_processes, max_shard_bytes=5000)
+def test_results_caches_and_profile_are_those_of_one_process(runtime, tmp_path):
+    path = tmp_path / "profile.json"
+    profiler = drt.WriterProfilerConfig(enabled=True, path=path)
+    options = {"max_shard_bytes": 5000, "profiler": profiler}
+    serial = write(runtime, tmp_path / "1", mixed(), 1, **options)
+    parallel = write(runtime, tmp_path / "n", mixed(), 3, **options)
     for one, other in zip(serial, parallel, strict=True):
         assert type(one) is type(other), (one, other)
         assert one.source_name == other.source_name
@@ -63,8 +65,10 @@ def test_results_and_caches_are_those_of_one_process(runtime, tmp_path, num_proc
             assert one.message.replace("/1/", "/n/") == other.message
             assert type(one.exception) is type(other.exception)
     assert "slow_sources.py" in parallel[5].exception.__notes__[0]
-    first, other = directory_digest(tmp_path / "1"), directory_digest(tmp_path / "n")
-    assert first == other
+    assert directory_digest(tmp_path / "1") == directory_digest(tmp_path / "n")
+    reports = json.loads(path.read_text())["sources"]
+    assert [report["source"] for report in reports] == [source.name for source in mixed()]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["profile.json"]
 
 
 def test_a_writer_that_dies_leaves_its_shards_for_the_next_run(runtime, tmp_path):
@@ -160,22 +164,15 @@ class Tells(Plain):
 
 
 def test_a_source_that_cannot_be_pickled_is_an_error_of_its_own(runtime, tmp_path):
-    locked = Plain("locked", 5)
-    locked.at = open
+    locked, half = Plain("locked", 5), Plain("half", 5)
+    half.value = slow.HalfPickled()
     with open(os.devnull) as locked.handle:
-        refused, written = write(runtime, tmp_path, [locked, Plain("lives", 5)])
+        refused, unloaded, written = write(runtime, tmp_path, [locked, half, Plain("lives", 5)])
     assert "source 'locked' cannot be sent to a worker process" in refused.message
     assert "keep open files" in refused.message
     assert isinstance(refused.exception, drt.InvalidInputError)
-    assert isinstance(written, drt.CacheWriteSuccess)
-
-
-def test_a_source_that_cannot_be_unpickled_is_too(runtime, tmp_path):
-    half = Plain("half", 5)
-    half.value = slow.HalfPickled()
-    refused, written = write(runtime, tmp_path, [half, Plain("lives", 5)])
-    assert "the source cannot be loaded in a worker process" in refused.message
-    assert "not to be unpickled" in refused.message
+    assert "the source cannot be loaded in a worker process" in unloaded.message
+    assert "not to be unpickled" in unloaded.message
     assert isinstance(written, drt.CacheWriteSuccess)
 
 
@@ -188,23 +185,14 @@ def test_what_ends_a_program_ends_the_call(runtime, tmp_path):
 
 
 def test_sources_in_a_process_may_write_by_processes_themselves(runtime, tmp_path):
-    sources = [slow.Nested(name, tmp_path / f"inner {name}") for name in "ab"]
+    sources = [slow.Nested("outer", tmp_path / "inner"), Plain("b", 9)]
     results = write(runtime, tmp_path, sources)
     assert [result.status for result in results] == ["written", "written"]
-    assert directory_digest(tmp_path / "inner a") == directory_digest(tmp_path / "inner b")
-
-
-def test_a_profile_has_every_source_in_order(runtime, tmp_path):
-    path = tmp_path / "profile.json"
-    profiler = drt.WriterProfilerConfig(enabled=True, path=path)
-    write(runtime, tmp_path / "caches", mixed(), profiler=profiler)
-    reports = json.loads(path.read_text())["sources"]
-    assert [report["source"] for report in reports] == [source.name for source in mixed()]
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["profile.json"]
+    assert drt.open_cache(tmp_path / "inner" / "a").num_samples == 50
 
 
 def test_warnings_come_from_the_call(runtime, tmp_path):
-    sources = [Numbers("x", 3), *(Long(name, 3) for name in "ab")]
+    sources = [Long(name, 3) for name in "ab"]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         write(runtime, tmp_path, sources)

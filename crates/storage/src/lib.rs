@@ -7,6 +7,8 @@
 //!   ^ ^
 //!   |  \
 //! write  read      neither knows the other
+//!   ^
+//! repair           what is left of a damaged cache
 //! ```
 //! Nothing here knows epochs, ranks, seeds or Python: positions go in, rows come out.
 
@@ -14,6 +16,7 @@ pub mod absent;
 mod error;
 pub mod format;
 pub mod read;
+pub mod repair;
 pub mod store;
 pub mod write;
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -24,6 +24,7 @@ from dataset_rt.cli.diff import diff
 from dataset_rt.cli.head import head
 from dataset_rt.cli.inspecting import inspect
 from dataset_rt.cli.options import example
+from dataset_rt.cli.repair import repair
 from dataset_rt.cli.sample import sample
 from dataset_rt.cli.stats import stats
 from dataset_rt.cli.unfinished import unfinished
@@ -70,6 +71,7 @@ app.command(**example("dataset-rt diff caches/words backup/words"))(diff)
 app.command(**example("dataset-rt cat caches/words 17 -o word.bin"))(cat)
 app.command(**example("dataset-rt sample caches/words --balance label"))(sample)
 app.command(**example("dataset-rt bench caches/words --seconds 3"))(bench)
+app.command(**example("dataset-rt repair caches/words --into mended"))(repair)
 app.command(**example("dataset-rt unfinished caches"))(unfinished)
 app.add_typer(importing.app, name="import")
 app.add_typer(exporting.app, name="export")
@@ -86,7 +88,7 @@ def run() -> NoReturn:
         # What a terminal cannot show comes escaped, instead of ending the command.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        app()
+        app(prog_name="dataset-rt")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -104,7 +106,8 @@ def _is_of_an_option(error: Exception) -> bool:
 
 def _message(error: Exception) -> str:
     if _is_of_an_option(error):
-        parts = [(part["loc"] or ("options",), part) for part in error.errors()]
+        found: Any = error
+        parts = [(part["loc"] or ("options",), part) for part in found.errors()]
         return "; ".join(
             f"{'.'.join(map(str, place))}: {part['msg']}, found {part['input']!r}"
             for place, part in parts

@@ -125,7 +125,11 @@ def _what_it_says(file: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         return {}
-    return {name: content[name] for name, is_such in _FIELDS.items() if is_such(content.get(name))}
+    return {
+        name: content[name]
+        for name, is_such in _FIELDS.items()
+        if name in content and is_such(content[name])
+    }
 
 
 def _is_count(value: object) -> bool:

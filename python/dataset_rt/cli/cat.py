@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dataset_rt.cli.caches import open_existing
-from dataset_rt.cli.console import show_json
+from dataset_rt.cli.console import show_json, write_bytes
 from dataset_rt.cli.options import CacheArgument
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.rows import rows_of
@@ -61,9 +61,7 @@ def cat(
             f"the payload of sample {sample_id} is {kind}, {size(payload.size)}: it would garble "
             "the terminal. Write it to a file with -o FILE, pipe it on, or insist with --force"
         )
-    sys.stdout.flush()
-    sys.stdout.buffer.write(payload)
-    sys.stdout.buffer.flush()
+    write_bytes(memoryview(payload))
 
 
 def _is_text(payload: bytes) -> bool:

@@ -49,13 +49,28 @@ def show(*parts: RenderableType) -> None:
         return
     with console.capture() as captured:
         console.print(*parts, sep="\n")
-    for line in captured.get().splitlines():
-        sys.stdout.write(line.rstrip() + "\n")
+    _write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document on stdout, in ASCII: it survives every locale and terminal."""
-    sys.stdout.write(json.dumps(json_value(document), indent=2, allow_nan=False) + "\n")
+    _write(json.dumps(json_value(document), indent=2, allow_nan=False) + "\n")
+
+
+def write_bytes(content: bytes | memoryview) -> None:
+    """Write all of it to stdout, at once: what fails is an error of the command, not of its end.
+
+    Where Python does not buffer (`PYTHONUNBUFFERED`), one write may take a part only.
+    """
+    sys.stdout.flush()
+    left = memoryview(content)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
+    sys.stdout.buffer.flush()
+
+
+def _write(text: str) -> None:
+    write_bytes(text.encode(sys.stdout.encoding or "ascii", "backslashreplace"))
 
 
 def tell(message: str) -> None:

@@ -144,11 +144,12 @@ def _drawn(
     columns: list[tuple[str, str | None, str | None]],
     compared: Comparison | None,
 ) -> list[RenderableType]:
-    verdict = ("different contents", "bold red")
+    verdict, note = ("different contents", "bold red"), ""
     if compared is None:
         verdict = ("same contents", "bold green")
+        note = "  by the digests in the manifests; no sample was read"
     parts: list[RenderableType] = [
-        line(verdict, ("", "") if compared else ("  by content digest, nothing was read", "dim")),
+        line(verdict, (note, "dim")),
         Text(),
         table(("", "A", "B"), _sides(left, right), flexible=("A", "B")),
     ]

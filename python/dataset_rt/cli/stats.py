@@ -45,7 +45,7 @@ def stats(
         hidden = max(0, len(names) - _COLUMNS_SHOWN)
         names = names[:_COLUMNS_SHOWN]
     found = _column_stats(opened, names)
-    lengths = lengths_of(opened.path, opened.manifest) if with_payloads else None
+    lengths = lengths_of(cache, opened.manifest) if with_payloads else None
     if as_json:
         show_json(_document(opened, found, lengths))
         return
@@ -121,10 +121,12 @@ def _document(cache: Cache, found: list[ColumnStats], lengths: Lengths | None) -
 
 
 def _columns_table(found: list[ColumnStats]) -> RenderableType:
+    from dataset_rt.cli.column_stats import DISTINCT_MAX  # noqa: PLC0415 - Polars
+
     rows = []
     for column in found:
         nulls = column.nulls + column.nans
-        distinct = "many" if column.distinct is None else count(column.distinct)
+        distinct = f">{count(DISTINCT_MAX)}" if column.distinct is None else count(column.distinct)
         rows.append(
             (
                 cut(column.name, 24),
@@ -132,12 +134,17 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
                 styled("0", "dim") if not nulls else share(nulls / column.rows),
                 distinct,
                 _edge(column.min),
-                "" if column.mean is None else f"{column.mean:.4g}",
+                "" if column.mean is None else _mean(column.mean),
                 _edge(column.max),
             )
         )
     headings = ("column", "type", ">nulls", ">distinct", ">min", ">mean", ">max")
     return table(headings, rows, flexible=("min", "max"))
+
+
+def _mean(mean: float) -> str:
+    """Return four digits, and all in front of the point of a number below a billion."""
+    return f"{mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{mean:.4g}"
 
 
 def _edge(value: Any) -> Text | str:
@@ -147,7 +154,7 @@ def _edge(value: Any) -> Text | str:
 def _top_tables(found: list[ColumnStats], top: int) -> list[RenderableType]:
     """The most frequent values of columns where some value is frequent at all."""
     parts: list[RenderableType] = []
-    telling = [c for c in found if c.distinct and c.distinct < max(c.values, 2) and c.values]
+    telling = [c for c in found if c.distinct and 1 < c.distinct < c.values]
     for column in telling[:_TOP_COLUMNS_SHOWN]:
         values = column.top(top)
         largest = values[0][1]

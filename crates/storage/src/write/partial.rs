@@ -150,7 +150,12 @@ impl PartialDir {
     fn replace(&mut self, published: &Path) -> Result<()> {
         // The old cache will bear the unpublished name until it is removed: without its lock, a
         // waiting writer could begin where this one removes.
-        let old_lock = self.store.lock_dir(published)?;
+        let Some(old_lock) = self.store.lock_dir(published)? else {
+            return Err(Error::conflict(format!(
+                "{} is being repaired by another process; try again when it has finished",
+                published.display()
+            )));
+        };
         match self.store.exchange(&self.path(), published) {
             Ok(()) => {}
             Err(error) if error.kind() == Kind::Unsupported => return self.move_aside(published),
