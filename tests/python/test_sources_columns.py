@@ -156,6 +156,14 @@ def test_text_becomes_its_utf8(tmp_path, kind):
     assert found == [("ä".encode(), {}), (b"", {})]
 
 
+def test_extension_types_are_their_bytes(tmp_path):
+    table = pa.table({"id": pa.array([b"0" * 16], pa.uuid()), "n": [1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert samples_of(ParquetSource("p", tmp_path / "a.parquet", payload="id"))[0][0] == b"0" * 16
+    options = {"transform": shout, "transform_version": "1", "payload": "id"}
+    assert samples_of(ParquetSource("p", tmp_path / "a.parquet", **options))[0][0] == b"0" * 16
+
+
 def test_no_payload_column_says_the_ways(parquet, tmp_path, runtime):
     with pytest.raises(drt.InvalidInputError) as raised:
         ParquetSource("p", parquet)
