@@ -141,6 +141,7 @@ KILLS = """
 import os, random, signal, sys, time
 from pathlib import Path
 import dataset_rt as drt
+drt.repair_cache  # imported before the forks
 
 cache, names, rounds = Path(sys.argv[1]), ["index.bin", "metadata.arrow", "digests.bin"], 60
 good = {name: (cache / name).read_bytes() for name in names}
