@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from conftest import numbered, written
+from typer.testing import CliRunner
 
 from dataset_rt import open_cache
+from dataset_rt.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -80,13 +82,19 @@ def test_the_guide_to_sources_runs(tmp_path, monkeypatch, with_libraries):
         for module in libraries:
             pytest.importorskip(module, reason="see make torch")
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "docs/sources.md").read_text())
+    text = (ROOT / "docs/sources.md").read_text()
+    blocks = BLOCK.findall(text)
     ours = [b for b in blocks if with_libraries or not any(f" {m}" in b for m in libraries)]
     assert len(ours) >= len(blocks) - 2 * (not with_libraries)
     scope = {}
     for number, block in enumerate(ours):
         exec(compile(block, f"sources.md, block {number}", "exec"), scope)
     scope["runtime"].close()
+    if not with_libraries:
+        (commands,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        for command in commands.splitlines():
+            done = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
+            assert done.exit_code == 0, (command, done.output)
 
 
 def test_the_scripts_of_the_page_on_preprocessing_run(tmp_path):

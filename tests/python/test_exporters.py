@@ -107,6 +107,27 @@ def test_webdataset_members_are_what_others_expect(runtime, tmp_path):
     assert again[0].read_bytes() == shard.read_bytes()
 
 
+def test_imported_keys_are_exported_again(runtime, tmp_path):
+    keys = ["a/b.c/x", "ä" * 90, "y" * 300, "a/b.c/x"]
+    table = pa.table({"__key__": keys, "y": [1, 2, 3, 4], "payload": [b"1", b"2", b"3", b"4"]})
+    (result,) = runtime.write_cache(drt.ArrowSource("a", table), tmp_path, writer_config=QUIET)
+    shards = to_webdataset(result.path, tmp_path / "s", max_shard_bytes=20_000)
+    assert all(shard.stat().st_size <= 20_000 for shard in shards)
+    source = WebDatasetSource("b", shards, payload="bin")
+    (back,) = runtime.write_cache(source, tmp_path, writer_config=QUIET)
+    assert identity(back.path) == identity(result.path)
+
+
+@pytest.mark.parametrize("keys", [["a", "a"], ["a.b", "c"], ["a", None], ["", "a"], ["a/", "b"]])
+def test_what_is_no_key_is_named(runtime, tmp_path, keys):
+    table = pa.table({"__key__": keys, "payload": [b"1", b"2"]})
+    (result,) = runtime.write_cache(drt.ArrowSource("a", table), tmp_path, writer_config=QUIET)
+    with pytest.raises(drt.InvalidInputError, match=r"row [01]: column '__key__'"):
+        to_webdataset(result.path, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    assert to_webdataset(result.path, tmp_path / "s", columns=[])
+
+
 def test_the_library_reads_exported_shards(runtime, tmp_path):
     pytest.importorskip("webdataset", reason="webdataset is not importable: see make torch")
     cache = written(runtime, tmp_path / "a", numbered(100))

@@ -95,7 +95,7 @@ def parquet(
     on_stale: OnStale = "error",
     as_json: JsonOption = False,
 ) -> None:
-    """Import Parquet files: a sample per row, one column its payload."""
+    """Import Parquet files, a sample per row."""
     from dataset_rt.sources import ParquetSource  # noqa: PLC0415 - pyarrow
 
     writing = Writing.of(locals())
@@ -134,7 +134,7 @@ def csv(
     on_stale: OnStale = "error",
     as_json: JsonOption = False,
 ) -> None:
-    """Import CSV files: texts, or labels beside the names of files."""
+    """Import CSV files of texts, or of file names."""
     from dataset_rt.sources import CsvSource  # noqa: PLC0415 - pyarrow
 
     writing = Writing.of(locals())
@@ -175,7 +175,7 @@ def webdataset(
     on_stale: OnStale = "error",
     as_json: JsonOption = False,
 ) -> None:
-    """Import WebDataset shards: json, cls and txt members are metadata."""
+    """Import tar shards of WebDataset."""
     from dataset_rt.sources import WebDatasetSource  # noqa: PLC0415 - pyarrow
 
     writing = Writing.of(locals())
@@ -215,7 +215,7 @@ def huggingface(
     on_stale: OnStale = "error",
     as_json: JsonOption = False,
 ) -> None:
-    """Import a saved dataset of Hugging Face; nothing is downloaded."""
+    """Import a saved dataset of Hugging Face."""
     from dataset_rt.sources import HuggingFaceSource  # noqa: PLC0415 - pyarrow
 
     writing = Writing.of(locals())
@@ -246,7 +246,7 @@ def arrayrecord(
     on_stale: OnStale = "error",
     as_json: JsonOption = False,
 ) -> None:
-    """Import ArrayRecord files: a payload per record, metadata by --transform."""
+    """Import ArrayRecord files, a payload per record."""
     from dataset_rt.sources import ArrayRecordSource  # noqa: PLC0415 - pyarrow
 
     _write(Writing.of(locals()), ArrayRecordSource, name_of(name, paths), paths)

@@ -23,6 +23,8 @@ _SHARD_BYTES_DEFAULT = 256 * 1024 * 1024
 # Two blocks of zeros, padded to a whole record.
 _END_BYTES = tarfile.RECORDSIZE
 _METADATA_ENDINGS = ("json", "cls")
+_KEY = "__key__"
+_KEY_LETTERS_MAX = 1024
 
 
 def to_webdataset(
@@ -36,8 +38,9 @@ def to_webdataset(
 ) -> list[Path]:
     """Write samples as tar shards that the library `webdataset` reads.
 
-    A sample has the key of its row, `000000000` and on, which in a whole cache is its
-    `sample_id`; its members are the payload, `cls` when asked for, and `json` with the other
+    A sample has the key in its column `__key__`, as shards that were imported have it, or else the
+    number of its row, `000000000` and on, in a whole cache its `sample_id`. Its members are the
+    payload, `cls` when asked for, and `json` with the other
     columns. Dates and instants become ISO text. Equal rows make equal bytes: members have neither
     times nor owners.
 
@@ -58,7 +61,8 @@ def to_webdataset(
 
     Raises:
         TypeError: An argument has the wrong type.
-        InvalidInputError: A column is unknown or cannot be written, or `extension` is no ending.
+        InvalidInputError: A column is unknown or cannot be written, a value of `__key__` is no key
+            or that of the row before, or `extension` is no ending.
         NotFoundError: There is no cache at a path.
         CorruptError: A sample is damaged; nothing is left.
         ConflictError: The directory is there already and not empty.
@@ -73,7 +77,7 @@ def to_webdataset(
     ending = _checked_ending(extension)
     wanted = None
     if columns is not None:
-        wanted = [*to_names(columns, "columns"), PAYLOAD]
+        wanted = [*(name for name in to_names(columns, "columns") if name != PAYLOAD), PAYLOAD]
         # Asked for once more as cls, a column is no double.
         wanted += [cls] if cls is not None and cls not in wanted else []
     rows = open_rows(source, wanted)
@@ -88,13 +92,17 @@ def to_webdataset(
 def _samples(rows: ExportedRows, ending: str, cls: str | None) -> Iterator[list[tuple[str, bytes]]]:
     """Yield the members of each sample."""
     number = 0
+    before = None
     for batch in rows.batches:
         payloads = batch.column(PAYLOAD)
         metadata = batch.drop_columns([PAYLOAD]).to_pylist()
         for index in range(batch.num_rows):
-            key = f"{number:09}"
-            members = [(f"{key}.{ending}", payloads[index].as_py())]
             values = metadata[index] if metadata else {}
+            key = f"{number:09}"
+            if _KEY in values:
+                key = _checked_key(values.pop(_KEY), before, number)
+            before = key
+            members = [(f"{key}.{ending}", payloads[index].as_py())]
             if cls is not None:
                 members.append((f"{key}.cls", _class_of(values.pop(cls), cls, number)))
             if values:
@@ -111,12 +119,12 @@ def _write_shards(
     used = 0
     with ExitStack() as open_shard:
         for members in samples:
-            size = sum(_size_in_archive(data) for _, data in members)
+            size = sum(_size_in_archive(name, data) for name, data in members)
             if not names or used + size + _END_BYTES > size_max:
                 open_shard.close()
                 names.append(f"{len(names):06}.tar")
                 archive = open_shard.enter_context(
-                    tarfile.open(directory / names[-1], "x", format=tarfile.USTAR_FORMAT)
+                    tarfile.open(directory / names[-1], "x", format=tarfile.PAX_FORMAT)
                 )
                 used = 0
             for name, data in members:
@@ -129,9 +137,24 @@ def _write_shards(
     return names
 
 
-def _size_in_archive(data: bytes) -> int:
+def _size_in_archive(name: str, data: bytes) -> int:
     blocks = 1 + -(-len(data) // tarfile.BLOCKSIZE)
+    if not name.isascii() or len(name) > tarfile.LENGTH_NAME:
+        # The whole name comes in a header of its own.
+        blocks += 2 + -(-(len(name.encode()) + 32) // tarfile.BLOCKSIZE)
     return blocks * tarfile.BLOCKSIZE
+
+
+def _checked_key(key: object, before: str | None, row: int) -> str:
+    """Return a key that readers take for one, and for another sample's than the one before."""
+    is_text = isinstance(key, str) and key.isprintable() and len(key) <= _KEY_LETTERS_MAX
+    name = str(key).rpartition("/")[2]
+    if not is_text or not name or "." in name or str(key).startswith(("/", "__")) or key == before:
+        raise InvalidInputError(
+            f"row {row}: column {_KEY!r}: expected a key without dots, not that of the row before, "
+            f"found {key!r}; number the samples instead: leave the column out with columns=[...]"
+        )
+    return str(key)
 
 
 def _checked_ending(extension: str) -> str:

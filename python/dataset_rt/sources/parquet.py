@@ -17,8 +17,8 @@ from dataset_rt.sources.inputs.columnar import ColumnarImporter, Rows, check_sam
 from dataset_rt.sources.inputs.files import InputFile, list_files, to_patterns
 from dataset_rt.sources.inputs.importer import ImporterOptions
 
-# Of one batch, uncompressed. Pages are decoded as they are asked for.
-_BATCH_BYTES = 8 * 1024 * 1024
+# Of one batch, uncompressed. Beyond it the allocator keeps several times as much for itself.
+_BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS_MAX = 4_096
 # Of a column's compressed bytes in memory, rather than its whole share of a row group.
 _READ_BUFFER_BYTES = 1024 * 1024

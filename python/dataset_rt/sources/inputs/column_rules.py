@@ -128,6 +128,8 @@ def payload_values(column: pa.Array) -> pa.Array:
     """
     if pt.is_struct(column.type):
         column = pc.struct_field(column, "bytes")
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
     if pt.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _is_one_of(column.type, _TEXT):

@@ -15,7 +15,7 @@ from dataset_rt.samples import CacheInput, MetadataValue
 from dataset_rt.sources.arrow import PAYLOAD
 from dataset_rt.sources.inputs.column_rules import ColumnChoice, payload_values
 from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile, read_file, stat_of
-from dataset_rt.sources.inputs.importer import Importer, LoadThenTransform, Transform
+from dataset_rt.sources.inputs.importer import Importer, LoadThenTransform
 
 # Of the files that are read for one batch: enough to amortise it, little beside everything else.
 _FILE_BYTES_PER_BATCH = 8 * 1024 * 1024
@@ -222,12 +222,3 @@ def _placed(ask: Callable[[str], Any], path: str, place: str) -> Any:
         return ask(path)
     except InvalidInputError as error:
         raise InvalidInputError(f"{place}: {error}") from error
-
-
-__all__ = [
-    "ColumnarImporter",
-    "RowOfFile",
-    "Rows",
-    "Transform",
-    "check_same_columns",
-]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from dataset_rt.arguments import AnyPath, to_path
+from dataset_rt.arguments import to_path
 from dataset_rt.errors import InvalidInputError, NotFoundError
 
 # Of the rules by which fingerprints are made: a change of what importers store changes it.
@@ -221,15 +221,3 @@ def optional_module(module: str, package: str, user: str) -> Any:
         raise ModuleNotFoundError(
             f"{user} needs {package}: pip install {package}", name=error.name
         ) from error
-
-
-__all__ = [
-    "AnyPath",
-    "FingerprintMaker",
-    "InputFile",
-    "list_files",
-    "optional_module",
-    "read_file",
-    "stat_of",
-    "to_patterns",
-]
