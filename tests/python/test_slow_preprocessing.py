@@ -59,10 +59,10 @@ def test_the_cache_is_that_of_one_process(runtime, tmp_path):
 
 
 def test_every_wrong_result_is_the_error_of_one_process(runtime, tmp_path, caplog):
-    sources = [Numbers(kind, 6, At(3, slow.odd, kind)) for kind in slow.ODD]
-    sources.append(Numbers("raises", 6, At(3, slow.fail, KeyError("gone"))))
-    sources.append(Numbers("raises what cannot be pickled", 6, At(3, slow.fail_locked)))
-    sources.append(Numbers("raises what cannot be unpickled", 6, At(3, slow.fail_custom)))
+    sources = [Numbers(kind, 4, At(3, slow.odd, kind)) for kind in slow.ODD]
+    sources.append(Numbers("raises", 4, At(3, slow.fail, KeyError("gone"))))
+    sources.append(Numbers("raises what cannot be pickled", 4, At(3, slow.fail_locked)))
+    sources.append(Numbers("raises what cannot be unpickled", 4, At(3, slow.fail_custom)))
     serial = write(runtime, tmp_path / "1", sources, 1)
     parallel = write(runtime, tmp_path / "2", sources, 2)
     for one, other in zip(serial, parallel, strict=True):
