@@ -110,6 +110,10 @@ def die(number=signal.SIGKILL):
     time.sleep(60)
 
 
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def leave(code):
     os._exit(code)
 

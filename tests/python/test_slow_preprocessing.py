@@ -13,9 +13,10 @@ import pytest
 import slow_sources as slow
 from conftest import directory_digest, run_script
 from pydantic import ValidationError
-from slow_sources import At, Numbers, sample
+from slow_sources import At, Numbers, Plain, sample
 
 import dataset_rt as drt
+from dataset_rt.processes.messages import Outbox
 from dataset_rt.processes.transforming import PooledSource, TransformPool
 
 
@@ -58,10 +59,10 @@ def test_the_cache_is_that_of_one_process(runtime, tmp_path):
 
 
 def test_every_wrong_result_is_the_error_of_one_process(runtime, tmp_path, caplog):
-    sources = [Numbers(kind, 6, At(3, slow.odd, kind)) for kind in slow.ODD]
-    sources.append(Numbers("raises", 6, At(3, slow.fail, KeyError("gone"))))
-    sources.append(Numbers("raises what cannot be pickled", 6, At(3, slow.fail_locked)))
-    sources.append(Numbers("raises what cannot be unpickled", 6, At(3, slow.fail_custom)))
+    sources = [Numbers(kind, 4, At(3, slow.odd, kind)) for kind in slow.ODD]
+    sources.append(Numbers("raises", 4, At(3, slow.fail, KeyError("gone"))))
+    sources.append(Numbers("raises what cannot be pickled", 4, At(3, slow.fail_locked)))
+    sources.append(Numbers("raises what cannot be unpickled", 4, At(3, slow.fail_custom)))
     serial = write(runtime, tmp_path / "1", sources, 1)
     parallel = write(runtime, tmp_path / "2", sources, 2)
     for one, other in zip(serial, parallel, strict=True):
@@ -214,6 +215,15 @@ def test_what_ends_a_program_ends_the_call(runtime, tmp_path, error, where):
     written(runtime, tmp_path, [Numbers("s", 5)])
 
 
+def test_an_earlier_pass_that_was_left_gives_nothing_to_a_later_one():
+    with TransformPool(2, None, buffer_bytes=1 << 20) as pool:
+        left = iter(PooledSource(Numbers("large", 500, slow.large), pool))
+        next(left)
+        samples = list(PooledSource(Numbers("other", 500), pool))
+    assert [metadata["number"] for _, metadata in samples] == list(range(500))
+    assert [bytes(data) for data, _ in samples] == [sample(i).data for i in range(500)]
+
+
 def test_results_that_wait_for_their_turn_are_bounded():
     taken = itertools.count()
 
@@ -234,26 +244,37 @@ def test_results_that_wait_for_their_turn_are_bounded():
     assert 8 <= ahead < 120
 
 
-def test_items_that_wait_for_a_worker_are_bounded():
-    class Large(Numbers):
-        taken = 0
+def test_items_that_wait_for_a_worker_are_bounded(runtime, tmp_path, monkeypatch):
+    sizes = []
 
-        def __iter__(self):
-            for _ in range(self.count):
-                Large.taken += 1
-                yield bytes(512 * 1024)
+    def put(outbox, message):
+        sizes.append(sum(map(len, message.parts)))
+        taken(outbox, message)
 
-        transform = staticmethod(first_takes_long)
-
-    with TransformPool(2, None, buffer_bytes=1 << 30) as pool:
-        samples = iter(PooledSource(Large("s", 100), pool))
-        next(samples)
-        assert Large.taken <= 2 * 2 * 2 + 2
+    taken = Outbox.put
+    monkeypatch.setattr(Outbox, "put", put)
+    written(runtime, tmp_path, LargeItems("s", 400))
+    # Chunks grow while they are small, and end behind the item that fills them.
+    assert 1024 * 1024 < max(sizes) < 1024 * 1024 + 101_000
 
 
-def first_takes_long(item):
-    slow.skewed(3)
-    return drt.CacheInput(b"", {"size": len(item)})
+class LargeItems(Numbers):
+    def __iter__(self):
+        for _ in range(self.count):
+            yield bytes(100_000)
+
+    @staticmethod
+    def transform(item):
+        return drt.CacheInput(b"", {"size": len(item)})
+
+
+def test_interrupts_are_left_to_the_caller(runtime, tmp_path):
+    sources = [
+        Numbers("a", 9, At(5, slow.interrupt)),
+        Plain("b", 9, At(5, slow.interrupt)),
+        Plain("c", 9),
+    ]
+    written(runtime, tmp_path, sources)
 
 
 def test_more_processes_than_samples_are_not_started(runtime, tmp_path, caplog):
@@ -300,7 +321,7 @@ def test_good_settings_are_taken():
 
 
 def test_a_transform_that_is_none_is_none(runtime, tmp_path):
-    source = slow.Plain("s", 5)
+    source = Plain("s", 5)
     source.transform = None
     for num_processes in (1, 2):
         written(runtime, tmp_path / str(num_processes), source, num_processes)
@@ -384,7 +405,8 @@ def test_a_fork_of_the_caller_leaves_the_workers_alone(runtime, tmp_path):
         )
         print(result)
     """
-    assert "status='written'" in run_script(script, tmp_path)
+    (line,) = run_script(script, tmp_path).splitlines()
+    assert "status='written'" in line
 
 
 def test_no_handler_is_installed_and_nothing_is_printed(tmp_path):
@@ -412,8 +434,8 @@ def test_what_is_written_is_logged(runtime, tmp_path, caplog):
     caplog.set_level(logging.INFO, "dataset_rt")
     sources = [
         Numbers("made", 20),
-        slow.Plain("b", 30),
-        slow.Plain("c", 30, At(3, slow.fail, OSError("x"))),
+        Plain("b", 30),
+        Plain("c", 30, At(3, slow.fail, OSError("x"))),
     ]
     write(runtime, tmp_path, sources)
     texts = [record.getMessage() for record in caplog.records]

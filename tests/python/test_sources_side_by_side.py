@@ -178,10 +178,17 @@ def test_a_source_that_cannot_be_pickled_is_an_error_of_its_own(runtime, tmp_pat
 
 def test_what_ends_a_program_ends_the_call(runtime, tmp_path):
     sources = [Plain("ends", 9, At(5, slow.fail, SystemExit(3))), Plain("slow", 500, slow.skewed)]
+    path = tmp_path / "profile.json"
+    profiler = drt.WriterProfilerConfig(enabled=True, path=path)
     with pytest.raises(SystemExit) as raised:
-        write(runtime, tmp_path, sources)
+        write(runtime, tmp_path, sources, profiler=profiler)
     assert raised.value.code == 3
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [path]
+    reports = json.loads(path.read_text())["sources"]
+    assert [(report["source"], report["outcome"]) for report in reports] == [
+        ("ends", "failed"),
+        ("slow", "failed"),
+    ]
 
 
 def test_sources_in_a_process_may_write_by_processes_themselves(runtime, tmp_path):

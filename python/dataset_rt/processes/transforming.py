@@ -198,8 +198,7 @@ class _Pass:
 
     def _deal(self) -> bool:
         """Give one chunk to a worker that has room for it, if there is one."""
-        is_full = self._bytes >= self._pool.buffer_bytes
-        if self._end is not None or is_full or not self._pool.has_room():
+        if self._end is not None or not self._pool.has_room():
             return False
         first = self._next
         items = self._take_items()
