@@ -132,6 +132,12 @@ def test_a_missing_path_is_not_found_and_named(runtime, tmp_path):
         assert isinstance(caught.value, drt.NotFoundError)
 
 
+def test_an_empty_path_is_said_to_be_empty(runtime):
+    for attempt in [*open_every_way(runtime, ""), lambda: drt.verify_cache("")]:
+        with pytest.raises(drt.InvalidInputError, match="is empty: pass the directory of a cache"):
+            attempt()
+
+
 def test_a_parent_directory_is_an_error_that_lists_its_caches(runtime, tmp_path):
     for name in ("first", "second"):
         written(runtime, tmp_path, numbered(3), name=name)
