@@ -122,6 +122,16 @@ def test_damage_of_what_shards_hold_too_loses_nothing(runtime, tmp_path, name):
     assert f"derived {name} can be rebuilt from the shards" in call("verify", path).lines
 
 
+def test_with_a_damaged_index_nobody_knows_what_damaged_shards_lost(runtime, tmp_path):
+    path = stored(runtime, tmp_path)
+    rows = drt.open_cache(path).manifest["shards"][0]["rows"]
+    flip(path / "index.bin", 0.1)
+    flip(path / "shards/000000.arrow", 0.9)
+    report = report_of(path)
+    assert (report["samples_lost"], report["samples_in_doubt"]) == ([], [[0, rows]])
+    assert report["rebuildable"] == ["index.bin"]
+
+
 def test_several_caches_are_checked_and_one_bad_one_decides(runtime, tmp_path):
     good = stored(runtime, tmp_path / "good")
     bad = stored(runtime, tmp_path / "bad")

@@ -27,7 +27,6 @@ class Loss:
         lost: Samples that cannot be read: each was tried, or its file is gone.
         in_doubt: Samples of damaged shards, of which nobody can say which are lost.
         rebuildable: Damaged files that hold nothing the shards do not hold too.
-        unread: Shards whose payloads the check did not read.
     """
 
     lost: list[Range]
@@ -68,8 +67,8 @@ def loss_of(
     in_doubt = [ranges[name] for name in sorted(cut) if name in ranges]
     tried = [ranges[name] for name in sorted(damaged) if name in ranges]
     if tried:
-        # A cache with a file missing does not open, so nothing in it can be tried.
-        found = None if gone or cut or rebuildable else _unreadable(path, tried, on_progress)
+        # A damaged index would have samples called lost that are not.
+        found = None if rebuildable else _unreadable(path, tried, on_progress)
         if found is None:
             in_doubt += tried
         else:
@@ -94,7 +93,10 @@ def _shard_ranges(manifest: dict[str, Any]) -> dict[str, Range]:
 def _unreadable(
     path: Path, tried: list[Range], on_progress: Callable[[int], None]
 ) -> list[Range] | None:
-    """Return the samples among `tried` that the reader does not give, `None` if it gives none."""
+    """Return the samples among `tried` that the reader does not give.
+
+    `None` if nothing can be tried: a cache with a file missing does not open.
+    """
     import polars as pl  # noqa: PLC0415 - slow to import
 
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - slow to import
