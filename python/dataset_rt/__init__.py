@@ -5,8 +5,11 @@
                                                     get_metadata v   | update_metadata
                                                               Polars table
 
-sources/         what feeds a cache
+sources/         what feeds a cache, importers of other libraries' files among it
+exporters/       what comes out of a cache as something else
 runtime.py       DatasetRuntime: writes caches, opens datasets
+writing.py       what becomes of the sources of one call
+processes/       preprocessing by several processes
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
 torch_faces/     loaders and streams for PyTorch
@@ -15,6 +18,7 @@ arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
+repair.py        repair_cache, salvage_cache: what is left of a damaged cache
 errors.py        what is raised, and what to do about it
 """
 
@@ -69,6 +73,15 @@ if TYPE_CHECKING:
         WriterProfilerConfig,
     )
     from dataset_rt.dataset import CachedDataset
+    from dataset_rt.repair import (
+        DamagedFile,
+        KeptSamples,
+        LostSamples,
+        RepairReport,
+        SalvageReport,
+        repair_cache,
+        salvage_cache,
+    )
     from dataset_rt.runtime import DatasetRuntime, open_dataset
     from dataset_rt.sources import (
         ArrowSource,
@@ -101,6 +114,15 @@ _AT_FIRST_USE = {
         "WriterProfilerConfig",
     ),
     "dataset_rt.dataset": ("CachedDataset",),
+    "dataset_rt.repair": (
+        "DamagedFile",
+        "KeptSamples",
+        "LostSamples",
+        "RepairReport",
+        "SalvageReport",
+        "repair_cache",
+        "salvage_cache",
+    ),
     "dataset_rt.runtime": ("DatasetRuntime", "open_dataset"),
     "dataset_rt.sources": (
         "ArrowSource",
@@ -117,8 +139,8 @@ _MODULE_OF = {name: module for module, names in _AT_FIRST_USE.items() for name i
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sources":
-        return importlib.import_module("dataset_rt.sources")
+    if name in {"exporters", "sources"}:
+        return importlib.import_module(f"dataset_rt.{name}")
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -157,6 +179,7 @@ __all__ = [
     "CompressionAlgo",
     "ConflictError",
     "CorruptError",
+    "DamagedFile",
     "DatasetRTError",
     "DatasetRuntime",
     "ExhaustedError",
@@ -173,10 +196,14 @@ __all__ = [
     "HasTransform",
     "InternalError",
     "InvalidInputError",
+    "KeptSamples",
+    "LostSamples",
     "Metadata",
     "MetadataValue",
     "NotFoundError",
     "ReaderConfig",
+    "RepairReport",
+    "SalvageReport",
     "SampleNotFoundError",
     "Shard",
     "ShardCompression",
@@ -195,6 +222,8 @@ __all__ = [
     "payload_tensor",
     "payload_tensors",
     "remove_unfinished_write",
+    "repair_cache",
+    "salvage_cache",
     "unfinished_writes",
     "verify_cache",
 ]

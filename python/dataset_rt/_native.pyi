@@ -17,6 +17,7 @@ __all__ = [
     "NativeCache",
     "NativeDataset",
     "NativeFace",
+    "NativeRemains",
     "NativeRuntime",
     "NativeSampleIterator",
     "after_fork_in_child",
@@ -25,9 +26,11 @@ __all__ = [
     "begin_exit",
     "check_source_names",
     "cpus_usable",
+    "examine_cache",
     "load_files",
     "panic_for_test",
     "remove_unfinished_write",
+    "restore_cache",
     "unfinished_writes",
     "verify_cache",
 ]
@@ -44,6 +47,8 @@ class _SchemaExporter(Protocol):
 
 def check_source_names(names: list[str]) -> list[str]: ...
 def verify_cache(path: str, level: str) -> str: ...
+def examine_cache(path: str, is_trusting: bool, thorough: bool) -> str: ...
+def restore_cache(path: str) -> str: ...
 def unfinished_writes(directory: str) -> list[tuple[str, str, int, int, bool]]: ...
 def remove_unfinished_write(directory: str, name: str) -> None: ...
 def cpus_usable() -> int: ...
@@ -197,3 +202,16 @@ class NativeFace:
     def batches(self) -> NativeBatchIterator: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+@final
+class NativeRemains:
+    def __new__(
+        cls,
+        path: str,
+        is_trusting: bool,
+        lost: list[tuple[int, int]],
+        is_lost: bool,
+        with_ids: bool,
+    ) -> Self: ...
+    def schema(self) -> _StreamExporter: ...
+    def next_batch(self) -> _StreamExporter | None: ...

@@ -61,10 +61,13 @@ def to_path(value: object, argument: str) -> str:
 
     Raises:
         TypeError: `value` is neither `str` nor a path object with text inside.
+        InvalidInputError: It is empty, as an unset variable of a shell is.
     """
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         if isinstance(path, str):
+            if not path:
+                raise InvalidInputError(f"{argument} is empty: pass a directory, '.' for this one")
             return path
     raise TypeError(
         f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"
@@ -75,21 +78,21 @@ def to_cache_path(value: object, argument: str) -> str:
     """Return the path of a cache as `str`.
 
     Raises:
-        TypeError: `value` is no path.
-        InvalidInputError: It is empty, as an unset variable of a shell is.
+        TypeError: `value` is neither `str` nor a path object with text inside.
+        InvalidInputError: it is empty.
     """
     path = to_path(value, argument)
     if not path:
-        raise InvalidInputError(f"{argument} is empty: pass the directory of a cache")
+        raise InvalidInputError(f"{argument} is empty; expected the directory of a cache")
     return path
 
 
 def to_paths(value: object, argument: str) -> list[str]:
-    """Return one path or a sequence of paths as a list.
+    """Return the path of one cache or a sequence of them as a list.
 
     Raises:
         TypeError: `value` is neither.
-        InvalidInputError: the sequence, or a path, is empty.
+        InvalidInputError: the sequence is empty.
     """
     if isinstance(value, (str, os.PathLike)):
         return [to_cache_path(value, argument)]

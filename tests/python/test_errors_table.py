@@ -176,7 +176,7 @@ EXAMPLES = {
     ),
     "CorruptError": (
         corrupt,
-        ["damaged: digest", "expected", "in index.bin, block 0", "restore or rebuild the cache"],
+        ["damaged: digest", "expected", "in index.bin, block 0", "restore it with repair_cache"],
     ),
     "ConflictError": (
         conflict,

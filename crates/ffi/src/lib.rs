@@ -3,7 +3,7 @@
 //! ```text
 //! into the core   payload_in, values, source, tables     Python objects -> bytes, cells, batches
 //! out of it       cells, samples, single, payload_out, tables    blocks, samples -> Python objects
-//! classes         runtime (write), dataset, iterator, batches (shared), batching, faces, cache
+//! classes         runtime (write), dataset, iterator, batches (shared), batching, faces, cache, repair
 //! border          failure, ending                        errors, panics, signals, fork, exit
 //! ```
 //! `unsafe` only in `payload_in`, `payload_out`, `samples`, `faces` and `ending`.
@@ -23,6 +23,7 @@ mod iterator;
 mod payload_in;
 mod payload_out;
 mod payloads;
+mod repair;
 mod runtime;
 mod samples;
 mod shared;
@@ -157,6 +158,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SAMPLER_VERSION", dataset_rt_sampler::SAMPLER_VERSION)?;
     module.add_function(wrap_pyfunction!(check_source_names, module)?)?;
     module.add_function(wrap_pyfunction!(verify_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(repair::examine_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(repair::restore_cache, module)?)?;
     module.add_function(wrap_pyfunction!(unfinished_writes, module)?)?;
     module.add_function(wrap_pyfunction!(remove_unfinished_write, module)?)?;
     module.add_function(wrap_pyfunction!(cpus_usable, module)?)?;
@@ -173,5 +176,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batching::NativeBatching>()?;
     module.add_class::<cache::NativeCache>()?;
     module.add_class::<faces::NativeFace>()?;
+    module.add_class::<repair::NativeRemains>()?;
     Ok(())
 }

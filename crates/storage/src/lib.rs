@@ -7,12 +7,16 @@
 //!   ^ ^
 //!   |  \
 //! write  read      neither knows the other
+//!   ^
+//! repair           what is left of a damaged cache
 //! ```
 //! Nothing here knows epochs, ranks, seeds or Python: positions go in, rows come out.
 
+pub mod absent;
 mod error;
 pub mod format;
 pub mod read;
+pub mod repair;
 pub mod store;
 pub mod write;
 

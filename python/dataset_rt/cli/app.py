@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import dataset_rt
+from dataset_rt.cli import exporting, importing
 from dataset_rt.cli.bench import bench
 from dataset_rt.cli.cat import cat
 from dataset_rt.cli.console import tell
@@ -23,6 +24,7 @@ from dataset_rt.cli.diff import diff
 from dataset_rt.cli.head import head
 from dataset_rt.cli.inspecting import inspect
 from dataset_rt.cli.options import example
+from dataset_rt.cli.repair import repair
 from dataset_rt.cli.sample import sample
 from dataset_rt.cli.stats import stats
 from dataset_rt.cli.unfinished import unfinished
@@ -69,7 +71,10 @@ app.command(**example("dataset-rt diff caches/words backup/words"))(diff)
 app.command(**example("dataset-rt cat caches/words 17 -o word.bin"))(cat)
 app.command(**example("dataset-rt sample caches/words --balance label"))(sample)
 app.command(**example("dataset-rt bench caches/words --seconds 3"))(bench)
+app.command(**example("dataset-rt repair caches/words --into mended"))(repair)
 app.command(**example("dataset-rt unfinished caches"))(unfinished)
+app.add_typer(importing.app, name="import")
+app.add_typer(exporting.app, name="export")
 
 
 def run() -> NoReturn:

@@ -23,7 +23,7 @@ mod open;
 mod payload;
 mod shard;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use at_hand::{Cell, PayloadAtHand, RowAtHand};
 pub use cache::Cache;

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 
 /// Values of one column, in the layout of its Arrow array. Slots of null values hold zeros, so
 /// that the same rows give the same file bytes whatever a foreign array had in those slots.
-pub(super) struct ColumnBuilder {
+pub(crate) struct ColumnBuilder {
     column_type: Option<ColumnType>,
     len: usize,
     nulls: NullBufferBuilder,
@@ -107,7 +107,7 @@ fn add_lengths<T: ByteArrayType<Offset = i64>>(array: &GenericByteArray<T>, cost
 
 impl ColumnBuilder {
     /// An empty column; `None` while no value has shown the type.
-    pub(super) fn new(column_type: Option<ColumnType>) -> Self {
+    pub(crate) fn new(column_type: Option<ColumnType>) -> Self {
         let values = Values::new(column_type.as_ref());
         Self { column_type, len: 0, nulls: NullBufferBuilder::new(0), values }
     }
@@ -133,13 +133,13 @@ impl ColumnBuilder {
         self.values = Values::Absent;
     }
 
-    pub(super) fn push_nulls(&mut self, count: usize) {
+    pub(crate) fn push_nulls(&mut self, count: usize) {
         self.values.push_zeros(count);
         self.nulls.append_n_nulls(count);
         self.len += count;
     }
 
-    pub(super) fn push_bool(&mut self, value: bool) {
+    pub(crate) fn push_bool(&mut self, value: bool) {
         if let Values::Bits(bits) = &mut self.values {
             bits.append(value);
             self.pushed();
@@ -160,6 +160,15 @@ impl ColumnBuilder {
             offsets.push(bytes.len() as i64);
             self.pushed();
         }
+    }
+
+    /// Takes a value as it stands in a file: as many bytes as the type is wide, or text, or bytes.
+    pub(crate) fn push_stored(&mut self, value: &[u8]) {
+        match &mut self.values {
+            Values::Fixed { bytes, .. } => bytes.extend_from_slice(value),
+            _ => return self.push_bytes(value),
+        }
+        self.pushed();
     }
 
     fn pushed(&mut self) {
@@ -218,7 +227,7 @@ impl ColumnBuilder {
 
     /// The column as an Arrow array (of type `Null` while untyped); the builder is empty again
     /// and expects as much once more.
-    pub(super) fn take(&mut self) -> Result<ArrayRef> {
+    pub(crate) fn take(&mut self) -> Result<ArrayRef> {
         let len = std::mem::take(&mut self.len);
         let nulls = self.nulls.finish().filter(|nulls| nulls.null_count() > 0);
         let Some(column_type) = self.column_type.as_ref().filter(|t| **t != ColumnType::Null)

@@ -13,24 +13,29 @@ const GATHER_BYTES: usize = 1024 * 1024;
 const DIRECT_BYTES: usize = 256 * 1024;
 
 /// A new file and the digest of what went into it.
-pub(super) struct HashedFile {
+pub(crate) struct HashedFile {
     file: Box<dyn StoreFile>,
     hasher: FileHasher,
     gathered: Vec<u8>,
 }
 
 impl HashedFile {
-    pub(super) fn create(store: &dyn Store, path: &Path) -> Result<Self> {
+    pub(crate) fn create(store: &dyn Store, path: &Path) -> Result<Self> {
         let file = store.create_file(path)?;
         Ok(Self { file, hasher: FileHasher::default(), gathered: Vec::new() })
     }
 
+    /// Hashes what would be written.
+    pub(crate) fn nowhere() -> Self {
+        Self { file: Box::new(Nowhere), hasher: FileHasher::default(), gathered: Vec::new() }
+    }
+
     /// Bytes taken so far.
-    pub(super) fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.hasher.size_bytes() + self.gathered.len() as u64
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.len() >= DIRECT_BYTES {
             self.flush()?;
             let Self { file, hasher, .. } = self;
@@ -58,10 +63,27 @@ impl HashedFile {
     }
 
     /// Makes the file durable and ends it.
-    pub(super) fn finish(mut self) -> Result<FileDigest> {
+    pub(crate) fn finish(mut self) -> Result<FileDigest> {
         self.flush()?;
         self.file.sync()?;
         self.file.close()?;
         Ok(self.hasher.finish())
+    }
+}
+
+/// Takes bytes and keeps none.
+struct Nowhere;
+
+impl StoreFile for Nowhere {
+    fn write_all(&mut self, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::format::schema::StoredSchema;
 use crate::store::Store;
 
 /// Gathers columns of row groups until a batch is full.
-pub(super) struct MetadataFile {
+pub(crate) struct MetadataFile {
     file: HashedFile,
     schema: SchemaRef,
     stored: StoredSchema,
@@ -29,8 +29,12 @@ pub(super) struct MetadataFile {
 
 impl MetadataFile {
     pub(super) fn create(store: &dyn Store, path: &Path, stored: &StoredSchema) -> Result<Self> {
+        Self::over(HashedFile::create(store, path)?, stored)
+    }
+
+    /// Begins the new `file`.
+    pub(crate) fn over(mut file: HashedFile, stored: &StoredSchema) -> Result<Self> {
         let schema = stored.metadata_schema();
-        let mut file = HashedFile::create(store, path)?;
         file.write(&file_head(&schema)?)?;
         Ok(Self {
             file,
@@ -48,7 +52,7 @@ impl MetadataFile {
     }
 
     /// Takes the columns of the next rows.
-    pub(super) fn push(&mut self, columns: &[ArrayRef]) -> Result<()> {
+    pub(crate) fn push(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let rows = columns.first().map_or(0, |c| c.len());
         let fixed: u64 =
             self.stored.columns().iter().map(|c| fixed_cost_bytes(&c.column_type)).sum();
@@ -88,7 +92,7 @@ impl MetadataFile {
 
     /// Writes what is pending and ends the file durably. A cache without stored columns has a
     /// file without batches: Arrow could not say how many rows they have.
-    pub(super) fn finish(mut self) -> Result<FileDigest> {
+    pub(crate) fn finish(mut self) -> Result<FileDigest> {
         if self.pending_rows > 0 {
             self.write_batch()?;
         }

@@ -26,11 +26,14 @@ mod stored_shard;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use column::ColumnBuilder;
 pub use commit::{
     CacheWriter, Continued, Dropped, Identity, PublishedCache, Unfinished, WriteOptions,
 };
 pub use encode::{EncodedGroup, Encoder};
 pub use group::{GroupLimits, RowGroup};
+pub(crate) use hashed_file::HashedFile;
 pub use ingest::{Cell, Ingest};
 pub use leftovers::{UnfinishedWrite, remove_unfinished_write, unfinished_writes};
-pub use partial::{WriteMode, begun_before_fork, partial_path};
+pub(crate) use metadata_file::MetadataFile;
+pub use partial::{WriteMode, begun_before_fork};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::journal;
+use crate::format::name::partial_path;
 use crate::store::{DirLock, EntryKind, Store, not_a_directory};
 use crate::{Error, Kind, Result};
 
@@ -15,11 +16,6 @@ pub enum WriteMode {
     New,
     /// A cache with this name is exchanged for the new one.
     Replace,
-}
-
-/// Where the unfinished cache `name` lives below `parent`.
-pub fn partial_path(parent: &Path, name: &str) -> PathBuf {
-    parent.join(format!(".{name}.partial"))
 }
 
 /// Where a replaced cache waits while two renames stand in for one exchange.
@@ -154,7 +150,12 @@ impl PartialDir {
     fn replace(&mut self, published: &Path) -> Result<()> {
         // The old cache will bear the unpublished name until it is removed: without its lock, a
         // waiting writer could begin where this one removes.
-        let old_lock = self.store.lock_dir(published)?;
+        let Some(old_lock) = self.store.lock_dir(published)? else {
+            return Err(Error::conflict(format!(
+                "{} is being repaired by another process; try again when it has finished",
+                published.display()
+            )));
+        };
         match self.store.exchange(&self.path(), published) {
             Ok(()) => {}
             Err(error) if error.kind() == Kind::Unsupported => return self.move_aside(published),

@@ -89,6 +89,17 @@ impl Decompressor {
 }
 
 impl Decompressor {
+    /// Bytes that `frame` says it holds; its own length without compression.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is no frame, or says more than a payload may hold.
+    pub fn raw_len(&self, frame: &[u8]) -> Result<usize> {
+        match &self.decoder {
+            Some(decoder) if !frame.is_empty() => decoder.raw_len(frame),
+            _ => Ok(frame.len()),
+        }
+    }
+
     /// Appends the payload stored as `frame`, whose length nothing but the frame records, to
     /// `out`: for frames whose digest was checked.
     ///

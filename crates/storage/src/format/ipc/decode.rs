@@ -18,6 +18,8 @@ use crate::{Error, Result};
 
 /// How many bytes at the end of a file [`footer_range`] needs: footer length and mark.
 pub const FOOTER_TAIL_BYTES: usize = 10;
+/// Bytes at the start of a file that [`message_len`] needs: the mark and the prefix behind it.
+pub const HEAD_BYTES_MIN: u64 = (HEAD_MAGIC.len() + MESSAGE_PREFIX_BYTES) as u64;
 /// Every place in a file is a multiple of this; what mapped 8-byte values need.
 const PLACE_ALIGNMENT: u64 = 8;
 
@@ -191,6 +193,26 @@ pub fn decode_batch_header(
     let layout = BatchLayout { rows, nulls, buffers, compression };
     check_buffers(&layout, schema)?;
     Ok(layout)
+}
+
+/// Bytes of a whole message, its prefix included, that begins with `prefix`; `None` where none does.
+pub fn message_len(prefix: &[u8]) -> Option<u64> {
+    let (mark, len) = prefix.split_first_chunk::<4>()?;
+    let len = i32::from_le_bytes(*len.first_chunk()?);
+    let len = u64::try_from(len).ok().filter(|len| *mark == CONTINUATION && *len > 0)?;
+    len.checked_add(MESSAGE_PREFIX_BYTES as u64)
+}
+
+/// Bytes of the body behind the message of a record batch.
+///
+/// # Errors
+/// `Corrupt` if it is no such message.
+pub fn decode_body_len(message: &[u8]) -> Result<u64> {
+    let len = open_message(message, fb::MessageHeader::RecordBatch)?.bodyLength();
+    u64::try_from(len)
+        .ok()
+        .filter(|len| len % PLACE_ALIGNMENT == 0)
+        .ok_or_else(|| Error::corrupt(format!("message states a body of {len} bytes")))
 }
 
 /// Checks the bytes of [`FileLayout::head_range`]: the mark and a message with this schema.

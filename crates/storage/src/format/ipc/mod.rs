@@ -28,8 +28,8 @@ mod tests;
 pub use arrays::{Validation, build_array, cell_range};
 pub use body::{BodyCompression, BodyKind, decompress_buffer};
 pub use decode::{
-    BatchLayout, FOOTER_TAIL_BYTES, FileLayout, decode_batch_header, decode_footer, decode_head,
-    footer_range,
+    BatchLayout, FOOTER_TAIL_BYTES, FileLayout, HEAD_BYTES_MIN, decode_batch_header,
+    decode_body_len, decode_footer, decode_head, footer_range, message_len,
 };
 pub use encode::{EncodedBatch, encode_batch, file_head, file_tail};
 pub use layout::BatchPlace;

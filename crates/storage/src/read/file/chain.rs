@@ -3,6 +3,7 @@
 
 use arrow_buffer::Buffer;
 
+use super::advice;
 use super::lazy_file::LazyFile;
 use crate::format::digest::{
     DIGESTS_HEADER_BYTES, Digest, DigestLayout, leaf_count, leaves_match, to_hex,
@@ -53,8 +54,9 @@ impl Chain {
         if !rest.is_empty() || !leaves_match(whole, size_bytes, root) {
             return Err(Error::corrupt(format!(
                 "the block digests of {name} do not lead to its digest in the manifest; expected \
-                 {}; restore or rebuild the cache; in {}",
+                 {}; {}; in {}",
                 to_hex(root),
+                advice(self.file.name()),
                 self.file.name()
             )));
         }
@@ -65,8 +67,8 @@ impl Chain {
         let found = self.file.buffer(0..DIGESTS_HEADER_BYTES)?;
         if found.as_slice() != self.layout.header() {
             return Err(Error::corrupt(format!(
-                "the header is not the one the manifest asks for; restore or rebuild the cache; \
-                 in {}",
+                "the header is not the one the manifest asks for; {}; in {}",
+                advice(self.file.name()),
                 self.file.name()
             )));
         }

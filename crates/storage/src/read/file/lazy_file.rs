@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
 
+use super::advice;
 use super::descriptors::Descriptor;
 use super::origin::Origin;
 use crate::store::{Baseline, IoMode, Mapping, ReadFile, Section};
@@ -222,14 +223,12 @@ impl LazyFile {
 
 /// The error for a file whose length is not the manifest's.
 pub(in crate::read) fn wrong_size(name: &str, expected: u64, found: u64) -> Error {
-    Error::corrupt(format!(
-        "the file has {found} bytes; expected {expected}; restore or rebuild the cache; in {name}"
-    ))
+    let advice = advice(name);
+    Error::corrupt(format!("the file has {found} bytes; expected {expected}; {advice}; in {name}"))
 }
 
 /// The error for a file that the manifest names and the directory lacks.
 pub(in crate::read) fn missing(name: &str) -> Error {
-    Error::corrupt(format!(
-        "a file the manifest names is missing; restore or rebuild the cache; expected {name}"
-    ))
+    let advice = advice(name);
+    Error::corrupt(format!("a file the manifest names is missing; {advice}; expected {name}"))
 }

@@ -23,3 +23,19 @@ pub(super) use lazy_file::{LazyFile, missing, wrong_size};
 pub(super) use origin::Origin;
 pub(super) use verified::{MappedView, VerifiedFile};
 pub(super) use window::Window;
+
+use crate::format::manifest::{DIGESTS_FILE, INDEX_FILE, METADATA_FILE};
+
+/// What to do about the damage of the file called `name`.
+pub(super) fn advice(name: &str) -> &'static str {
+    match name {
+        INDEX_FILE | METADATA_FILE | DIGESTS_FILE => {
+            "the other files may hold all that it did: restore it with repair_cache (dataset-rt \
+             repair), or restore or rebuild the cache"
+        }
+        _ => {
+            "restore or rebuild the cache, or save the rest with salvage_cache (dataset-rt repair \
+             --into)"
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
 
+use super::advice;
 use super::chain::Chain;
 use super::kept::KeptBlocks;
 use super::lazy_file::LazyFile;
@@ -271,10 +272,11 @@ impl VerifiedFile {
         if found != expected {
             let place = self.block_range(block);
             return Err(Error::corrupt(format!(
-                "stored bytes are damaged: digest {}; expected {}; restore or rebuild the cache; \
-                 in {}, block {block}, bytes {}..{}",
+                "stored bytes are damaged: digest {}; expected {}; {}; in {}, block {block}, \
+                 bytes {}..{}",
                 to_hex(&found),
                 to_hex(&expected),
+                advice(self.name()),
                 self.name(),
                 place.start,
                 place.end

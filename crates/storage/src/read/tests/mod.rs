@@ -4,4 +4,4 @@ mod damage;
 mod hostile;
 mod open;
 mod round_trip;
-mod support;
+pub(crate) mod support;
