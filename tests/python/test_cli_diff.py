@@ -1,5 +1,6 @@
 """`dataset-rt diff`: equal contents are equal however stored; others differ where they differ."""
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("typer", reason="the command line needs the extra `cli`")
@@ -8,6 +9,7 @@ from cli_tools import call
 from conftest import numbered, put, written
 
 import dataset_rt as drt
+from dataset_rt.cli.comparison import compare
 
 OTHER_LAYOUT = drt.WriterConfig(
     show_progress=False,
@@ -117,3 +119,24 @@ def test_damage_is_an_error_not_a_difference(runtime, tmp_path):
     assert found.code == 1
     assert found.out == ""
     assert "damaged" in found.err
+
+
+class InBatches:
+    """Rows as a cache gives them, in batches of a chosen size."""
+
+    def __init__(self, table, rows):
+        self.table, self.rows = table, rows
+
+    def to_arrow(self, columns):
+        return iter(self.table.select(columns).to_batches(max_chunksize=self.rows))
+
+
+@pytest.mark.parametrize("sizes", [(7, 5), (5, 7), (1, 100), (100, 1), (10, 10)])
+def test_batches_of_any_size_are_laid_side_by_side(sizes):
+    ours = pa.table({"i": range(100), "payload": [b"%d" % i for i in range(100)]})
+    theirs = ours.set_column(0, "i", pa.array([-1 if i in {33, 77} else i for i in range(100)]))
+    done = []
+    left, right = InBatches(ours, sizes[0]), InBatches(theirs, sizes[1])
+    found = compare(left, right, ["i"], done.append)
+    assert (found.compared, found.differing, done[-1]) == (100, 2, 100)
+    assert found.first[:2] == (33, ["i"])

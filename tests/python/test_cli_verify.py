@@ -83,32 +83,30 @@ def test_the_lost_samples_are_those_that_cannot_be_read(runtime, tmp_path, layou
     lost = unreadable(path)
     assert 0 < len(lost) < 900
     assert members(report["samples_lost"]) == lost
-    assert report["samples_in_doubt"] == []
     (line,) = [line for line in found.lines if line.startswith("lost")]
     assert line.startswith(f"lost {len(lost)} samples: ")
+    assert f"next dataset-rt repair {path} --into DIR saves all others" in found.lines
 
 
-def test_a_missing_shard_costs_its_samples_and_leaves_others_in_doubt(runtime, tmp_path):
+def test_a_missing_shard_costs_its_samples_beside_those_of_damaged_blocks(runtime, tmp_path):
     path = stored(runtime, tmp_path)
     rows = [shard["rows"] for shard in drt.open_cache(path).manifest["shards"]]
-    (path / "shards/000001.arrow").unlink()
-    report = report_of(path, "quick")
-    assert report["samples_lost"] == [[rows[0], rows[0] + rows[1]]]
     flip(path / "shards/000000.arrow", 0.5)
-    report = report_of(path)
-    assert report["samples_lost"] == [[rows[0], rows[0] + rows[1]]]
-    assert report["samples_in_doubt"] == [[0, rows[0]]]
-    assert any(line.startswith("in doubt up to") for line in call("verify", path).lines)
+    flipped = unreadable(path)
+    (path / "shards/000001.arrow").unlink()
+    lost = members(report_of(path)["samples_lost"])
+    assert lost == flipped | {*range(rows[0], rows[0] + rows[1])}
 
 
-def test_a_shard_cut_short_is_in_doubt(runtime, tmp_path):
+def test_the_quick_level_reads_nothing_to_know_what_is_lost(runtime, tmp_path):
     path = stored(runtime, tmp_path)
     shard = path / "shards/000000.arrow"
-    rows = drt.open_cache(path).manifest["shards"][0]["rows"]
     put(shard, shard.read_bytes()[:-100])
     report = report_of(path, "quick")
     assert [finding["rule"] for finding in report["findings"]] == ["F02"]
-    assert report["samples_in_doubt"] == [[0, rows]]
+    assert report["samples_lost"] is None
+    lines = call("verify", path, "--level", "quick").lines
+    assert f"next dataset-rt verify {path} says which samples are lost" in lines
 
 
 @pytest.mark.parametrize("name", ["metadata.arrow", "index.bin", "digests.bin"])
@@ -117,9 +115,19 @@ def test_damage_of_what_shards_hold_too_loses_nothing(runtime, tmp_path, name):
     flip(path / name, 0.9)
     report = report_of(path)
     assert not report["ok"]
-    assert report["rebuildable"] == [name]
-    assert report["samples_lost"] == []
-    assert f"derived {name} can be rebuilt from the shards" in call("verify", path).lines
+    assert (report["restorable"], report["samples_lost"]) == ([name], [])
+    lines = call("verify", path).lines
+    assert "lost no sample" in lines
+    assert f"next dataset-rt repair {path} restores {name}" in lines
+
+
+def test_without_a_manifest_nobody_knows_what_is_lost(runtime, tmp_path):
+    path = stored(runtime, tmp_path)
+    flip(path / "manifest.json", 0.5)
+    report = report_of(path)
+    assert report["samples_lost"] is None
+    assert "manifest.json" in report["trouble"]
+    assert any(line.startswith("lost unknown: ") for line in call("verify", path).lines)
 
 
 def test_several_caches_are_checked_and_one_bad_one_decides(runtime, tmp_path):

@@ -8,7 +8,7 @@ importing.py     import: files of other libraries as caches
 import_options.py  what the options of every import mean
 exporting.py     export: caches as files of other libraries, or some rows as a new cache
 caches.py        finding and opening caches, damaged ones too
-rows.py, lengths.py, column_stats.py, comparison.py, lost.py
+rows.py, lengths.py, column_stats.py, comparison.py
                  what commands ask of a cache, in bounded memory
 payload_kind.py  what payloads look like
 console.py, findings.py, progress.py, bars.py

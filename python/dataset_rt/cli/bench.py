@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.console import line, show, show_json, table
+from dataset_rt.cli.console import line, paragraph, show, show_json, table
 from dataset_rt.cli.options import CachesArgument, JsonOption
 from dataset_rt.cli.progress import counting
 from dataset_rt.cli.text import count, counted, path_text, seconds, size
@@ -20,7 +20,8 @@ from dataset_rt.cli.text import count, counted, path_text, seconds, size
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
 
-    _Read: TypeAlias = Callable[[CachedDataset], Iterator[tuple[int, int]]]
+    _Read: TypeAlias = Callable[[CachedDataset], Iterator[Any]]
+    _Measure: TypeAlias = Callable[[Any], tuple[int, int]]
 
 _BATCH_ROWS = 256
 _NOTE = (
@@ -70,18 +71,18 @@ def bench(
     from dataset_rt.config import ReaderConfig  # noqa: PLC0415 - pydantic
     from dataset_rt.runtime import DatasetRuntime  # noqa: PLC0415 - Polars and pydantic
 
-    ways: list[tuple[str, bool, _Read]] = [
-        ("sequential", False, _samples),
-        ("shuffled", True, _samples),
-        ("batches", True, _batches),
+    ways: list[tuple[str, bool, _Read, _Measure]] = [
+        ("sequential", False, iter, _of_sample),
+        ("shuffled", True, iter, _of_sample),
+        ("batches", True, lambda dataset: dataset.iter_batches(_BATCH_ROWS), _of_batch),
     ]
     runs = []
     with DatasetRuntime(workers) as runtime, counting("reading", len(ways)) as on_progress:
-        for way, shuffle, read in ways:
+        for way, shuffle, read, measure in ways:
             config = ReaderConfig(seed=0, shuffle=shuffle)
             started = time.perf_counter()
             dataset = runtime.cached_dataset(caches, reader_config=config)
-            runs.append(_timed(way, dataset, read, started, limit))
+            runs.append(_timed(way, dataset, (read, measure), started, limit))
             on_progress(len(runs))
         threads = runtime.num_workers
     if as_json:
@@ -98,32 +99,33 @@ def bench(
         show(*_drawn(caches, threads, runs))
 
 
-def _timed(way: str, dataset: CachedDataset, read: _Read, started: float, limit: float) -> _Run:
+def _timed(
+    way: str, dataset: CachedDataset, how: tuple[_Read, _Measure], started: float, limit: float
+) -> _Run:
+    read, measure = how
     samples = payload_bytes = 0
     first = None
     while first is None or time.perf_counter() - started < limit:
-        for rows, size_bytes in read(dataset):
+        for item in read(dataset):
+            now = time.perf_counter() - started
+            first = now if first is None else first
+            rows, size_bytes = measure(item)
             samples += rows
             payload_bytes += size_bytes
-            now = time.perf_counter() - started
-            if first is None:
-                first = now
             if now > limit:
                 break
     duration = time.perf_counter() - started
     return _Run(way, samples, payload_bytes, duration, first, samples / len(dataset))
 
 
-def _samples(dataset: CachedDataset) -> Iterator[tuple[int, int]]:
-    for sample in dataset:
-        yield 1, len(sample.data)
+def _of_sample(sample: Any) -> tuple[int, int]:
+    return 1, len(sample.data)
 
 
-def _batches(dataset: CachedDataset) -> Iterator[tuple[int, int]]:
+def _of_batch(batch: Any) -> tuple[int, int]:
     import polars as pl  # noqa: PLC0415 - imported by what opened the dataset
 
-    for batch in dataset.iter_batches(_BATCH_ROWS):
-        yield batch.num_rows, int(pl.Series(batch["payload"]).bin.size().sum())
+    return batch.num_rows, int(pl.Series(batch["payload"]).bin.size().sum())
 
 
 def _drawn(caches: list[Path], threads: int, runs: list[_Run]) -> list[RenderableType]:
@@ -134,7 +136,7 @@ def _drawn(caches: list[Path], threads: int, runs: list[_Run]) -> list[Renderabl
             f"{size(run.payload_bytes / run.seconds)}/s",
             seconds(run.first_sample_seconds),
             count(run.samples),
-            f"{run.epochs:.2g}",
+            f"{run.epochs:.2f}" if run.epochs < 10 else count(round(run.epochs)),
         )
         for run in runs
     ]
@@ -147,5 +149,5 @@ def _drawn(caches: list[Path], threads: int, runs: list[_Run]) -> list[Renderabl
         Text(),
         table(headings, rows, flexible=("way",)),
         Text(),
-        line((_NOTE, "dim")),
+        paragraph(_NOTE, "dim"),
     ]

@@ -50,9 +50,10 @@ def head(
     columns: ColumnsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the first samples as a table, with what their payloads look like.
+    """Show the first samples as a table.
 
-    Payloads are read and verified; one that is damaged is marked, and the exit code is 1 then.
+    Payloads are named by what their first bytes look like. They are read and verified; one that
+    is damaged is marked, and the exit code is 1 then.
     """
     opened = open_existing(cache)
     if start >= opened.num_samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,6 +127,9 @@ def _drawn(found: Anatomy, rows_max: int | None) -> list[RenderableType]:
         parts += [Text(), line(("What is wrong", "bold red")), findings_table(found.findings)]
     elif found.trouble:
         parts += [Text(), paragraph(found.trouble, "red")]
+    if found.status == "damaged":
+        verify = f"dataset-rt verify {shlex.quote(str(found.path))}"
+        parts += [Text(), line((f"  which samples are lost: {verify}", "dim"))]
     return parts
 
 

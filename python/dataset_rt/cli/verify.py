@@ -6,21 +6,23 @@ import shlex
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.caches import anatomy_of, hint
-from dataset_rt.cli.console import line, show, show_json
+from dataset_rt.cli.console import facts, line, show, show_json, styled
 from dataset_rt.cli.findings import findings_table
-from dataset_rt.cli.lost import Loss, loss_of, samples_in
 from dataset_rt.cli.options import CachesArgument, JsonOption
-from dataset_rt.cli.progress import counting, reading
+from dataset_rt.cli.progress import reading
 from dataset_rt.cli.text import counted, path_text, ranges_text, seconds, size
-from dataset_rt.errors import NotFoundError
+from dataset_rt.errors import DatasetRTError, NotFoundError
 from dataset_rt.verification import VerificationReport, verify_cache
+
+if TYPE_CHECKING:
+    from dataset_rt.repair import RepairReport
 
 _CHECKED = {
     "quick": "structure; payloads were not read, --level full reads every byte",
@@ -31,9 +33,29 @@ _CHECKED = {
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
+    """What one check found, and, of a damaged cache that was read, what that means for samples."""
+
     report: VerificationReport
-    loss: Loss
+    repair: RepairReport | None
+    trouble: str | None
     seconds: float
+
+    def lost(self) -> list[tuple[int, int]] | None:
+        """Return the lost samples as joined ranges `[start, stop)`, `None` if nobody knows."""
+        if self.repair is None:
+            return [] if self.report.ok else None
+        joined: list[tuple[int, int]] = []
+        for samples in self.repair.lost:
+            if joined and samples.start <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], samples.stop)
+            else:
+                joined.append((samples.start, samples.stop))
+        return joined
+
+    def restorable(self) -> list[str]:
+        """Return the damaged files that the other files can restore."""
+        files = () if self.repair is None else self.repair.files
+        return [file.file for file in files if file.state == "restorable"]
 
 
 def verify(
@@ -77,16 +99,20 @@ def _check(path: Path, level: Literal["quick", "full", "deep"]) -> _Outcome:
     with reading(f"verifying {path.name}", total):
         report = verify_cache(path, level)
     duration = time.monotonic() - started
-    loss = Loss([], [], [])
-    if not report.ok:
-        manifest = anatomy_of(path).manifest
-        with counting("looking for lost samples", manifest.get("samples_total", 0)) as on_progress:
-            loss = loss_of(path, manifest, report.findings, on_progress)
-    return _Outcome(report, loss, duration)
+    repair, trouble = None, None
+    if not report.ok and level != "quick":
+        from dataset_rt.repair import repair_cache  # noqa: PLC0415 - Polars
+
+        try:
+            with reading("looking for lost samples", total):
+                repair = repair_cache(path, dry_run=True)
+        except DatasetRTError as error:
+            trouble = str(error)
+    return _Outcome(report, repair, trouble, duration)
 
 
 def _document(outcome: _Outcome) -> dict[str, Any]:
-    report, loss = outcome.report, outcome.loss
+    report = outcome.report
     return {
         "path": str(report.path),
         "level": report.level,
@@ -96,9 +122,9 @@ def _document(outcome: _Outcome) -> dict[str, Any]:
         "files_checked": report.files_checked,
         "bytes_checked": report.bytes_checked,
         "findings": [asdict(finding) for finding in report.findings],
-        "samples_lost": loss.lost,
-        "samples_in_doubt": loss.in_doubt,
-        "rebuildable": loss.rebuildable,
+        "samples_lost": outcome.lost(),
+        "restorable": outcome.restorable(),
+        "trouble": outcome.trouble,
     }
 
 
@@ -121,19 +147,23 @@ def _drawn(outcome: _Outcome) -> list[RenderableType]:
 
 
 def _losses(outcome: _Outcome) -> list[RenderableType]:
-    loss = outcome.loss
-    parts: list[RenderableType] = []
-    if loss.lost:
-        lost = counted(samples_in(loss.lost), "sample")
-        parts.append(line(("  lost      ", "bold red"), f"{lost}: {ranges_text(loss.lost)}"))
-    if loss.in_doubt:
-        doubt = counted(samples_in(loss.in_doubt), "sample")
-        text = f"up to {doubt} of damaged shards: {ranges_text(loss.in_doubt)}"
-        parts.append(line(("  in doubt  ", "bold red"), text))
-    parts += [
-        line(("  derived   ", "bold"), f"{name} can be rebuilt from the shards")
-        for name in loss.rebuildable
-    ]
-    advice = f"dataset-rt repair {shlex.quote(str(outcome.report.path))}"
-    parts.append(line(("  next      ", "bold"), f"{advice} --help"))
-    return parts
+    lost, path = outcome.lost(), shlex.quote(str(outcome.report.path))
+    rows: list[tuple[str, str | Text]] = []
+    if lost:
+        text = (
+            f"{counted(sum(stop - start for start, stop in lost), 'sample')}: {ranges_text(lost)}"
+        )
+        rows.append(("lost", styled(text, "bold red")))
+        rows.append(("next", f"dataset-rt repair {path} --into DIR saves all others"))
+    elif lost is not None:
+        rows.append(("lost", "no sample"))
+        rows.append(("next", f"dataset-rt repair {path} restores {_joined(outcome.restorable())}"))
+    elif outcome.trouble is not None:
+        rows.append(("lost", f"unknown: {outcome.trouble}"))
+    else:
+        rows.append(("next", f"dataset-rt verify {path} says which samples are lost"))
+    return [facts(rows)]
+
+
+def _joined(files: list[str]) -> str:
+    return " and ".join(files) or "nothing"
