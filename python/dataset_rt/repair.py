@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dataset_rt import _native
 from dataset_rt.arguments import AnyPath, to_config, to_path
-from dataset_rt.errors import DatasetRTError, InvalidInputError
+from dataset_rt.errors import InternalError, InvalidInputError
 from dataset_rt.results import CacheWriteError
 
 if TYPE_CHECKING:
@@ -406,9 +406,7 @@ def _write(source: _Survivors, directory: str, config: WriterConfig) -> Path:
     with DatasetRuntime() as runtime:
         (result,) = runtime.write_cache(source, directory, writer_config=config)
     if isinstance(result, CacheWriteError):
-        if isinstance(result.exception, DatasetRTError):
-            raise result.exception
-        raise DatasetRTError(result.message) from result.exception
+        raise result.exception or InternalError(result.message)
     return result.path
 
 
