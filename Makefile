@@ -24,7 +24,7 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 FEATURES := dataset_rt_storage/faults
 
 .PHONY: help demo test torch order-matrix build lint-rust test-rust conformance lint-python types test-python \
-	fuzz bench bench-quick bench-scale bench-workers bench-micro format lock clean missing
+	fuzz bench bench-quick bench-scale bench-workers bench-micro format lock package licences clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
 
@@ -42,6 +42,8 @@ help:
 	@echo "make bench-scale  tables of 10^7 rows and thousands of files, about 10 minutes"
 	@echo "make bench-workers  one CPU and two, and memory of loader processes, about 6 minutes"
 	@echo "make bench-micro  single steps of ours, in Rust and under pytest-benchmark"
+	@echo "make package wheel and source archive in dist/, tried in an empty environment"
+	@echo "make licences  write anew what the wheel says of bundled crates"
 	@echo "make lock    pin the newest dependencies in requirements/"
 	@echo "make clean   remove environment and build output"
 
@@ -78,6 +80,7 @@ lint-rust: $(VENV)/dependencies.stamp
 	cargo fmt --manifest-path fuzz/engine/Cargo.toml --check
 	cargo fmt --manifest-path conformance/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets --features $(FEATURES) -- -D warnings
+	$(BIN)/python packaging/third_party.py --check
 
 test-rust: $(VENV)/dependencies.stamp
 	cargo test --locked --workspace --features $(FEATURES)
@@ -147,6 +150,19 @@ lock:
 	> requirements/torch.txt
 	rm -rf $(VENV)-lock
 
+# The wheel is built from the source archive, so that both are known to build. Not --locked: cargo
+# drops from the lock file what the archive leaves out, and keeps every other pin.
+package: $(VENV)/dependencies.stamp
+	rm -rf dist target/from-sdist && mkdir -p target/from-sdist
+	$(BIN)/maturin sdist --out dist
+	tar -xzf dist/dataset_rt-*.tar.gz -C target/from-sdist --strip-components 1
+	cd target/from-sdist && $(CURDIR)/$(BIN)/maturin build --release --auditwheel check --out $(CURDIR)/dist
+	$(BIN)/python packaging/try_wheel.py dist/*.whl
+	@ls -l dist
+
+licences:
+	$(PYTHON) packaging/third_party.py > THIRD_PARTY_LICENSES
+
 clean:
 	cargo clean
-	rm -rf $(VENV) demo_output python/dataset_rt/_native*.so
+	rm -rf $(VENV) demo_output dist python/dataset_rt/_native*.so

@@ -5,8 +5,11 @@
                                                     get_metadata v   | update_metadata
                                                               Polars table
 
-sources/         what feeds a cache
+sources/         what feeds a cache, importers of other libraries' files among it
+exporters/       what comes out of a cache as something else
 runtime.py       DatasetRuntime: writes caches, opens datasets
+writing.py       what becomes of the sources of one call
+processes/       preprocessing by several processes
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
 torch_faces/     loaders and streams for PyTorch
@@ -26,9 +29,6 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_rt import _native
 from dataset_rt._native import VERSION
-from dataset_rt.arrays import payload_array, payload_arrays, payload_tensor, payload_tensors
-from dataset_rt.cache import Cache, Shard, open_cache
-from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import (
     ConflictError,
     CorruptError,
@@ -64,16 +64,6 @@ from dataset_rt.results import (
     CacheWriteSuccess,
 )
 from dataset_rt.samples import BytesLike, CachedSample, CacheInput, Metadata, MetadataValue
-from dataset_rt.sources import (
-    ArrowSource,
-    CacheSource,
-    HasFingerprint,
-    HasIterFrom,
-    HasLength,
-    HasProvenance,
-    HasSchema,
-    HasTransform,
-)
 from dataset_rt.unfinished import (
     UnfinishedWrite,
     remove_unfinished_write,
@@ -82,6 +72,8 @@ from dataset_rt.unfinished import (
 from dataset_rt.verification import Finding, VerificationReport, verify_cache
 
 if TYPE_CHECKING:
+    from dataset_rt.arrays import payload_array, payload_arrays, payload_tensor, payload_tensors
+    from dataset_rt.cache import Cache, Shard, open_cache
     from dataset_rt.config import (
         CompressionAlgo,
         ReaderConfig,
@@ -89,25 +81,58 @@ if TYPE_CHECKING:
         WriterConfig,
         WriterProfilerConfig,
     )
+    from dataset_rt.dataset import CachedDataset
     from dataset_rt.runtime import DatasetRuntime, open_dataset
+    from dataset_rt.sources import (
+        ArrowSource,
+        CacheSource,
+        HasFingerprint,
+        HasIterFrom,
+        HasLength,
+        HasProvenance,
+        HasSchema,
+        HasTransform,
+    )
 
 __version__ = VERSION
 
-# Pydantic takes longer than all else of ours together: imported by the first that needs settings,
-# not by those that look into a cache or decode payloads.
+# Polars, pyarrow, NumPy and pydantic take longer to import than all else together: that is left to
+# the first use of what needs them. The command line answers before they are there.
 _AT_FIRST_USE = {
-    "CompressionAlgo": "dataset_rt.config",
-    "ReaderConfig": "dataset_rt.config",
-    "ShardCompression": "dataset_rt.config",
-    "WriterConfig": "dataset_rt.config",
-    "WriterProfilerConfig": "dataset_rt.config",
-    "DatasetRuntime": "dataset_rt.runtime",
-    "open_dataset": "dataset_rt.runtime",
+    "dataset_rt.arrays": (
+        "payload_array",
+        "payload_arrays",
+        "payload_tensor",
+        "payload_tensors",
+    ),
+    "dataset_rt.cache": ("Cache", "Shard", "open_cache"),
+    "dataset_rt.config": (
+        "CompressionAlgo",
+        "ReaderConfig",
+        "ShardCompression",
+        "WriterConfig",
+        "WriterProfilerConfig",
+    ),
+    "dataset_rt.dataset": ("CachedDataset",),
+    "dataset_rt.runtime": ("DatasetRuntime", "open_dataset"),
+    "dataset_rt.sources": (
+        "ArrowSource",
+        "CacheSource",
+        "HasFingerprint",
+        "HasIterFrom",
+        "HasLength",
+        "HasProvenance",
+        "HasSchema",
+        "HasTransform",
+    ),
 }
+_MODULE_OF = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    module = _AT_FIRST_USE.get(name)
+    if name == "sources":
+        return importlib.import_module("dataset_rt.sources")
+    module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(module), name)

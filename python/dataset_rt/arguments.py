@@ -9,10 +9,12 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.sources import CacheSource
+
+if TYPE_CHECKING:
+    from dataset_rt.sources import CacheSource
 
 AnyPath = str | os.PathLike[str]
 """A path as callers pass it."""
@@ -59,31 +61,47 @@ def to_path(value: object, argument: str) -> str:
 
     Raises:
         TypeError: `value` is neither `str` nor a path object with text inside.
+        InvalidInputError: It is empty, as an unset variable of a shell is.
     """
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         if isinstance(path, str):
+            if not path:
+                raise InvalidInputError(f"{argument} is empty: pass a directory, '.' for this one")
             return path
     raise TypeError(
         f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"
     )
 
 
+def to_cache_path(value: object, argument: str) -> str:
+    """Return the path of a cache as `str`.
+
+    Raises:
+        TypeError: `value` is neither `str` nor a path object with text inside.
+        InvalidInputError: it is empty.
+    """
+    path = to_path(value, argument)
+    if not path:
+        raise InvalidInputError(f"{argument} is empty; expected the directory of a cache")
+    return path
+
+
 def to_paths(value: object, argument: str) -> list[str]:
-    """Return one path or a sequence of paths as a list.
+    """Return the path of one cache or a sequence of them as a list.
 
     Raises:
         TypeError: `value` is neither.
         InvalidInputError: the sequence is empty.
     """
     if isinstance(value, (str, os.PathLike)):
-        return [to_path(value, argument)]
+        return [to_cache_path(value, argument)]
     # A mapping or a file would iterate too, but nobody means its keys or lines as paths.
     if not isinstance(value, Iterable) or isinstance(value, (bytes, dict)):
         raise TypeError(
             f"{argument} must be a path or a list of paths, found {type(value).__name__}"
         )
-    paths = [to_path(path, f"{argument}[{i}]") for i, path in enumerate(value)]
+    paths = [to_cache_path(path, f"{argument}[{i}]") for i, path in enumerate(value)]
     if not paths:
         raise InvalidInputError(f"{argument} is empty: pass at least one cache directory")
     return paths

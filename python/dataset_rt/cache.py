@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt._native import NativeCache
-from dataset_rt.arguments import AnyPath, to_integer, to_names, to_path
+from dataset_rt.arguments import AnyPath, to_cache_path, to_integer, to_names
 from dataset_rt.errors import SampleNotFoundError
 
 
@@ -191,4 +191,4 @@ def open_cache(path: AnyPath) -> Cache:
         >>> open_cache(cache).metadata()["position"].to_list()
         [0, 1]
     """
-    return Cache._open(to_path(path, "path"))
+    return Cache._open(to_cache_path(path, "path"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,13 +17,18 @@ from dataset_rt.errors import InvalidInputError
 class ProfileFile:
     """One file for all sources of one call: `{"sources": [...]}`, written whatever the ending.
 
-    The compiled module writes one source's report to the path; leaving the context joins them.
+    The compiled module writes a report of each source to a path of its own beside it; leaving
+    the context joins them.
+
+    Args:
+        config: Where, and whether at all.
+        count: Number of sources.
     """
 
-    def __init__(self, config: WriterProfilerConfig) -> None:
+    def __init__(self, config: WriterProfilerConfig, count: int) -> None:
         """See the class."""
         self._path = config.path if config.enabled else None
-        self._reports: list[Any] = []
+        self._count = count
 
     def __enter__(self) -> Self:
         """Forget what an earlier call left at the path, and see that it can be written.
@@ -40,14 +47,11 @@ class ProfileFile:
                 ) from error
         return self
 
-    def collect(self) -> None:
-        """Take over the report of the source that just ended, if it left one."""
-        if self._path is None or not self._path.exists():
-            return
-        # Whatever happens to a report, the sources that follow are written.
-        with suppress(OSError, ValueError):
-            self._reports.append(json.loads(self._path.read_text(encoding="utf-8")))
-            self._path.unlink()
+    def path_of(self, index: int) -> str | None:
+        """Return where the report of one source goes, `None` when nobody wants it."""
+        if self._path is None:
+            return None
+        return str(self._path.with_name(f"{self._path.name}.{index}"))
 
     def __exit__(
         self,
@@ -55,15 +59,23 @@ class ProfileFile:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write the reports collected so far, after an interrupt too.
+        """Join the reports there are, after an interrupt too.
 
         A failure is a warning: the caches are written.
         """
         if self._path is None:
             return
+        reports = [report for index in range(self._count) for report in self._collect(index)]
         try:
-            self.collect()
-            text = json.dumps({"sources": self._reports}, indent=2)
+            text = json.dumps({"sources": reports}, indent=2)
             self._path.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             warnings.warn(f"the profile could not be written: {error}", stacklevel=5)
+
+    def _collect(self, index: int) -> Iterator[Any]:
+        # A report that is missing or broken costs only itself.
+        with suppress(OSError, ValueError):
+            path = Path(self.path_of(index) or "")
+            text = path.read_text(encoding="utf-8")
+            path.unlink()
+            yield json.loads(text)

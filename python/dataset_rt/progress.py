@@ -45,17 +45,22 @@ def progress_line(name: str, source: object, enabled: bool) -> Iterator[OnProgre
     Args:
         name: Name of the source.
         source: Asked for its length, which gives percentage and remaining time.
-        enabled: `False` draws nothing anywhere.
+        enabled: `False` draws nothing anywhere, and so does `DATASET_RT_PROGRESS=0`.
     """
-    canvas = _find_canvas(sys.stderr) if enabled else None
+    canvas = _find_canvas(sys.stderr) if enabled and is_progress_wanted() else None
     if canvas is None:
         yield None
         return
-    progress = Progress(name, _length_of(source), canvas, time.monotonic)
+    progress = Progress(name, length_of(source), canvas, time.monotonic)
     try:
         yield progress
     finally:
         progress.close()
+
+
+def is_progress_wanted() -> bool:
+    """Whether the environment leaves progress lines on: `DATASET_RT_PROGRESS=0` turns all off."""
+    return os.environ.get("DATASET_RT_PROGRESS", "").strip() != "0"
 
 
 class Progress:
@@ -187,7 +192,7 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def _length_of(source: object) -> int | None:
+def length_of(source: object) -> int | None:
     """Return what `len()` or a length hint says; it is shown, so a broken one is no failure."""
     try:
         length = operator.length_hint(source, -1)

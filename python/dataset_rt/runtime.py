@@ -6,10 +6,9 @@ Knows nothing of files, formats or order: it checks arguments, calls, and sorts 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, NoReturn, Self, Unpack, cast
+from typing import NoReturn, Self, Unpack
 
 from dataset_rt import _native
 from dataset_rt.arguments import (
@@ -22,9 +21,7 @@ from dataset_rt.arguments import (
 )
 from dataset_rt.config import ReaderConfig, ReaderOptions, WriterConfig
 from dataset_rt.dataset import CachedDataset
-from dataset_rt.errors import DatasetRTError, InvalidInputError, SourceError
-from dataset_rt.profiles import ProfileFile
-from dataset_rt.progress import progress_line
+from dataset_rt.errors import DatasetRTError, InvalidInputError
 from dataset_rt.results import (
     CacheSourcesDatasetError,
     CacheSourcesDatasetResult,
@@ -34,6 +31,7 @@ from dataset_rt.results import (
     CacheWriteSuccess,
 )
 from dataset_rt.sources import CacheSource
+from dataset_rt.writing import write_all
 
 
 class DatasetRuntime:
@@ -93,9 +91,10 @@ class DatasetRuntime:
     ) -> list[CacheWriteResult]:
         """Write one immutable cache per source at `path / source.name`.
 
-        Sources are iterated one after another on this thread. A source that fails leaves no cache
-        directory and does not stop the others. An existing cache is never overwritten or reused:
-        it is a `CacheWriteError` with a `ConflictError`.
+        Sources are iterated one after another on this thread, unless `writer_config` asks for
+        several processes. A source that fails leaves no cache directory and does not stop the
+        others. An existing cache is never overwritten or reused: it is a `CacheWriteError` with a
+        `ConflictError`.
 
         Args:
             sources: One source, or a list of them with different names.
@@ -208,39 +207,14 @@ class DatasetRuntime:
         if self._native.closed:
             raise InvalidInputError("the runtime is closed: make a new DatasetRuntime")
         names = _native.check_source_names([name for _, name in named])
-        results: list[CacheWriteResult] = []
-        notes: list[str] = []
-        with ProfileFile(config.profiler) as profile:
-            for (source, _), name in zip(named, names, strict=True):
-                result, more = self._write_one(source, name, directory, config, reuse)
-                results.append(result)
-                notes.extend(more)
-                profile.collect()
+        sources = [source for source, _ in named]
+        results, notes = write_all(
+            self._native, sources, names, directory, config=config, reuse=reuse
+        )
         # At the end: a filter may make an exception of a warning, and all sources count.
         for note in notes:
             warnings.warn(note, stacklevel=3)
         return results
-
-    def _write_one(
-        self, source: CacheSource, name: str, directory: str, config: WriterConfig, reuse: bool
-    ) -> tuple[CacheWriteResult, list[str]]:
-        """What became of one source, and what to warn of."""
-        # Exception, not BaseException: Ctrl-C and SystemExit end the whole call at once.
-        try:
-            with progress_line(name, source, config.show_progress) as on_progress:
-                status, samples_reused, note = self._native.write_source(
-                    source, name, directory, config._native_options(), reuse, on_progress
-                )
-        except SourceError as error:
-            return CacheWriteError(name, str(error), error.__cause__ or error), []
-        except Exception as error:  # noqa: BLE001 - one failing source never stops the others
-            return CacheWriteError(name, str(error) or type(error).__name__, error), []
-        path = Path(directory, name)
-        notes = [] if note is None else [note]
-        if status != "reused":
-            notes.extend(_length_note(source, name, path))
-        status = cast("Literal['written', 'reused', 'resumed']", status)
-        return CacheWriteSuccess(name, path, status, samples_reused), notes
 
     def _open(self, paths: list[str], config: ReaderConfig) -> CachedDataset:
         native = self._native.open_dataset(paths, config._native_options())
@@ -292,24 +266,6 @@ def open_dataset(
         )
     config = ReaderConfig(seed=seed, shuffle=shuffle, **reader_config)
     return DatasetRuntime().cached_dataset(paths, reader_config=config)
-
-
-def _length_note(source: CacheSource, name: str, path: Path) -> Iterator[str]:
-    """Say so when a source yielded another number of samples than its length: often a cut one."""
-    try:
-        expected = len(source)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 - a length is optional, and only a hint
-        return
-    try:
-        found = _native.NativeCache(str(path)).num_samples
-    except DatasetRTError:
-        # Somebody replaced or removed it since; whoever opens it next will be told.
-        return
-    if found != expected:
-        yield (
-            f"source {name!r} yielded {found} samples, but its length is {expected}; the cache "
-            "holds what was yielded: check the source, and remove the cache if it is cut short"
-        )
 
 
 def _no_cache_message(results: list[CacheWriteResult]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from dataset_rt import _native
-from dataset_rt.arguments import AnyPath, to_path
+from dataset_rt.arguments import AnyPath, to_cache_path
 from dataset_rt.errors import InvalidInputError
 
 VerificationLevel: TypeAlias = Literal["quick", "full", "deep"]
@@ -106,7 +106,7 @@ def verify_cache(path: AnyPath, level: VerificationLevel = "quick") -> Verificat
     """
     if level not in get_args(VerificationLevel):
         raise InvalidInputError(f"level must be 'quick', 'full' or 'deep', found {level!r}")
-    report = json.loads(_native.verify_cache(to_path(path, "path"), level))
+    report = json.loads(_native.verify_cache(to_cache_path(path, "path"), level))
     return VerificationReport(
         path=Path(report["path"]),
         level=report["level"],

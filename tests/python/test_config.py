@@ -40,6 +40,8 @@ def test_defaults_are_the_documented_ones():
         "resume": True,
         "lock_timeout": None,
         "profiler": {"enabled": False, "path": Path("dataset_rt_profile.json")},
+        "num_processes": 1,
+        "process_timeout": None,
     }
     assert ReaderConfig(seed=3).model_dump() == {
         "seed": 3,

@@ -1,11 +1,17 @@
 """Python blocks of documents run; files and tests that documents name exist."""
 
+import doctest
 import re
+import shlex
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import numbered, written
+
+from dataset_rt import open_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -18,6 +24,7 @@ DOCUMENTS = [
         "docs/tools.md",
     )
 ]
+FILE = re.compile(r"^# (\w+\.py)\n")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -64,6 +71,54 @@ def test_the_training_guide_runs(tmp_path, monkeypatch):
     assert len(blocks) > 10
     for number, block in enumerate(blocks):
         exec(compile(block, f"training.md, block {number}", "exec"), scope)
+
+
+@pytest.mark.parametrize("with_libraries", [False, True], ids=["plain", "libraries"])
+def test_the_guide_to_sources_runs(tmp_path, monkeypatch, with_libraries):
+    libraries = ("datasets", "array_record")
+    if with_libraries:
+        for module in libraries:
+            pytest.importorskip(module, reason="see make torch")
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / "docs/sources.md").read_text())
+    ours = [b for b in blocks if with_libraries or not any(f" {m}" in b for m in libraries)]
+    assert len(ours) >= len(blocks) - 2 * (not with_libraries)
+    scope = {}
+    for number, block in enumerate(ours):
+        exec(compile(block, f"sources.md, block {number}", "exec"), scope)
+    scope["runtime"].close()
+
+
+def test_the_scripts_of_the_page_on_preprocessing_run(tmp_path):
+    """Its processes import files: a block that begins with a file's name is that file."""
+    blocks = BLOCK.findall((ROOT / "docs/preprocessing.md").read_text())
+    for block in blocks:
+        name = FILE.match(block)
+        if name is None:
+            exec(compile(block, "preprocessing.md", "exec"), {})
+            continue
+        (tmp_path / name[1]).write_text(block)
+        subprocess.run([sys.executable, name[1]], cwd=tmp_path, timeout=60, check=True)
+    assert open_cache(tmp_path / "caches/pictures").num_samples == 200
+    assert open_cache(tmp_path / "splits/valid").num_samples == 100
+
+
+def test_the_command_line_prints_what_its_document_says(tmp_path, monkeypatch):
+    pytest.importorskip("typer", reason="the command line needs the extra `cli`")
+    from cli_tools import call
+
+    monkeypatch.chdir(tmp_path)
+    checker, scope, commands = doctest.OutputChecker(), {}, 0
+    text = (ROOT / "docs/command-line.md").read_text()
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(block, "command-line.md", "exec"), scope)
+            continue
+        command, _, expected = block.partition("\n")
+        found = call(*shlex.split(command.removeprefix("$ dataset-rt ")), columns=80)
+        assert checker.check_output(expected, found.out, doctest.ELLIPSIS), found
+        commands += 1
+    assert commands > 5
 
 
 def test_every_markdown_file_names_existing_files():

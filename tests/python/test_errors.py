@@ -116,6 +116,7 @@ def test_too_many_open_files_is_a_typed_error(cache):
     script = """
         import os, resource, sys
         import dataset_rt as drt
+        drt.open_cache  # imported at first use: Python needs files for that, too
         limit = os.dup(0)  # the lowest free descriptor: with this limit no file can be opened
         os.close(limit)
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import numbered, opened, put, written
+from conftest import ListSource, numbered, opened, put, written
 
 import dataset_rt as drt
 
@@ -125,17 +125,39 @@ def open_every_way(runtime, path):
     ]
 
 
+def look_every_way(runtime, path):
+    return [*open_every_way(runtime, path), lambda: drt.verify_cache(path)]
+
+
 def test_a_missing_path_is_not_found_and_named(runtime, tmp_path):
-    for attempt in open_every_way(runtime, tmp_path / "nowhere"):
+    for attempt in look_every_way(runtime, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match="nowhere") as caught:
             attempt()
         assert isinstance(caught.value, drt.NotFoundError)
 
 
+def test_an_empty_path_is_refused(runtime):
+    for attempt in look_every_way(runtime, ""):
+        with pytest.raises(drt.InvalidInputError, match="expected the directory of a cache"):
+            attempt()
+
+
+def test_an_unfinished_write_of_the_name_is_pointed_at(runtime, tmp_path):
+    (failed,) = runtime.write_cache(
+        ListSource("words", [*numbered(3000), (None, {})]),
+        tmp_path,
+        writer_config=drt.WriterConfig(show_progress=False, max_shard_bytes=1024),
+    )
+    assert isinstance(failed, drt.CacheWriteError)
+    for attempt in look_every_way(runtime, tmp_path / "words"):
+        with pytest.raises(drt.NotFoundError, match=r"unfinished write of it in .*words\.partial"):
+            attempt()
+
+
 def test_a_parent_directory_is_an_error_that_lists_its_caches(runtime, tmp_path):
     for name in ("first", "second"):
         written(runtime, tmp_path, numbered(3), name=name)
-    for attempt in open_every_way(runtime, tmp_path):
+    for attempt in look_every_way(runtime, tmp_path):
         with pytest.raises(drt.NotFoundError) as caught:
             attempt()
         assert "first" in str(caught.value)
@@ -143,7 +165,7 @@ def test_a_parent_directory_is_an_error_that_lists_its_caches(runtime, tmp_path)
 
 
 def test_an_empty_directory_is_no_cache(runtime, tmp_path):
-    for attempt in open_every_way(runtime, tmp_path):
+    for attempt in look_every_way(runtime, tmp_path):
         with pytest.raises(drt.NotFoundError, match=tmp_path.name):
             attempt()
 

@@ -130,6 +130,8 @@ def test_a_terminal_without_utf8_still_gets_its_line():
 
 def test_switched_off_it_writes_nothing():
     assert run_in_terminal(100, "words", "1000", "off") == b"after\r\n"
+    environment = {"DATASET_RT_PROGRESS": "0"}
+    assert run_in_terminal(100, "words", "9", "on", environment=environment) == b"after\r\n"
 
 
 def test_a_pipe_gets_nothing():

@@ -139,6 +139,11 @@ def test_a_reserved_column_name_is_refused(runtime, tmp_path, key):
     assert "reserved" in error.message
 
 
+def test_a_key_that_is_no_str_is_named_by_type_and_place(runtime, tmp_path):
+    error = refusal(runtime, tmp_path, [(b"", {"label": 1, 7: 2})])
+    assert "of type int, number 1 of its mapping; expected a str" in error.message
+
+
 @pytest.mark.parametrize("key", ["", 1, None, b"a", "a\ud800"])
 def test_a_column_name_that_is_no_text_is_refused(runtime, tmp_path, key):
     error = refusal(runtime, tmp_path, [(b"", {key: 1})])

@@ -299,11 +299,14 @@ impl<'py> SourceItems<'py> {
         value: &Bound<'py, PyAny>,
         ingest: &mut Ingest,
     ) -> Result<()> {
-        let key = key
-            .cast::<PyString>()
-            .map_err(|_| "not a str")
-            .and_then(|key| key.to_str().map_err(|_| "a str with a lone surrogate"));
-        let key = key.map_err(|what| {
+        let text = match key.cast::<PyString>() {
+            Ok(key) => key.to_str().map_err(|_| "a str with a lone surrogate".to_owned()),
+            Err(_) => Err(key.get_type().fully_qualified_name().map_or_else(
+                |_| "of an unknown type".to_owned(),
+                |kind| format!("of type {kind}, number {ordinal} of its mapping"),
+            )),
+        };
+        let key = text.map_err(|what| {
             self.placed(ingest, Error::invalid(format!("a metadata key is {what}; expected a str")))
         })?;
         let mut is_ours = false;

@@ -12,6 +12,7 @@
 //! ```
 //! Nothing here knows epochs, ranks, seeds or Python: positions go in, rows come out.
 
+pub mod absent;
 mod error;
 pub mod format;
 pub mod read;

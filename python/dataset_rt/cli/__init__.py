@@ -1,6 +1,19 @@
 """The command line `dataset-rt`, a thin front over what the package exports.
 
-app.py       the commands together, and how errors and exit codes leave
+app.py           the commands together, and how errors and exit codes leave
+options.py       arguments that several commands share, and their completion
+inspecting.py, head.py, stats.py, verify.py, diff.py, cat.py, sample.py, bench.py, unfinished.py
+                 one command each: what it collects, and how that is drawn
+importing.py     import: files of other libraries as caches
+import_options.py  what the options of every import mean
+exporting.py     export: caches as files of other libraries, or some rows as a new cache
+caches.py        finding and opening caches, damaged ones too
+rows.py, lengths.py, column_stats.py, comparison.py, lost.py
+                 what commands ask of a cache, in bounded memory
+payload_kind.py  what payloads look like
+console.py, findings.py, progress.py, bars.py
+                 how things are drawn
+text.py          values as safe text and as JSON
 """
 
 from __future__ import annotations
@@ -16,4 +29,6 @@ def main() -> None:
         if error.name not in {"typer", "rich"}:
             raise
         sys.exit(f"dataset-rt: the command line needs {error.name}: pip install 'dataset-rt[cli]'")
+    except KeyboardInterrupt:
+        sys.exit(130)
     run()

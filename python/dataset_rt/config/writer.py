@@ -107,6 +107,18 @@ class WriterConfig(FrozenConfig):
         lock_timeout: Seconds to wait for another writer of the same cache; `None` waits as long
             as it takes, 0 not at all.
         profiler: Times of the writing stages.
+        num_processes: Processes for preprocessing that costs CPU time, `"auto"` for one a CPU
+            that this process may use; 1 does everything on the calling thread. A source with
+            `transform` is written by this process, its samples made in order by as many worker
+            processes (see `HasTransform`); other sources are written side by side by as many
+            processes, each in one of them. The caches are the same to the byte. It needs
+            `if __name__ == "__main__":` in scripts, and sources that can be pickled. Up to two
+            chunks of items, 1 MiB each or one larger item, wait per worker; samples that wait for
+            their turn are bounded by `prefetch_bytes` (64 MiB for `None`), and 6 MiB or three
+            larger samples per worker.
+        process_timeout: Seconds that one sample may take in such a process; a longer one is an
+            error of its source, which names it. It is never too strict, and noticed at the latest
+            when the samples before it are stored.
 
     Example:
         >>> WriterConfig(on_stale="rewrite").prefetch_size
@@ -123,6 +135,17 @@ class WriterConfig(FrozenConfig):
     resume: bool = True
     lock_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     profiler: WriterProfilerConfig = WriterProfilerConfig()
+    num_processes: PositiveCount | Literal["auto"] = 1
+    process_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _check_timeout(self) -> Self:
+        if self.process_timeout is not None and self.num_processes == 1:
+            raise ValueError(
+                f"process_timeout={self.process_timeout:g} needs num_processes > 1: only a process "
+                "of its own can be stopped amid a sample"
+            )
+        return self
 
     def _native_options(self) -> dict[str, Any]:
         """Return the flat options of the compiled module's `write_source`."""

@@ -1,6 +1,7 @@
 //! Names of sources: the one path segment a cache directory is called.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -29,6 +30,11 @@ pub fn normalise_name(name: &str) -> Result<String> {
         "source name {name:?} {fault}; expected a plain path segment of 1 to {NAME_BYTES_MAX} \
          UTF-8 bytes without separators, control characters or a leading dot"
     )))
+}
+
+/// Where the unfinished cache `name` lives below `parent`, beside the place it will get.
+pub fn partial_path(parent: &Path, name: &str) -> PathBuf {
+    parent.join(format!(".{name}.partial"))
 }
 
 /// Normalises the names of one call and refuses two that a case-insensitive file system, or a

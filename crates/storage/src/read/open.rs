@@ -10,8 +10,9 @@ use super::file::Chain;
 use super::file::Origin;
 use super::file::VerifiedFile;
 use super::file::{LazyFile, missing, wrong_size};
+use crate::absent::no_cache;
 use crate::format::digest::{Digest, from_hex};
-use crate::format::manifest::{MANIFEST_FILE, Manifest, SHARDS_DIR};
+use crate::format::manifest::{Manifest, SHARDS_DIR};
 use crate::store::{EntryKind, IoMode, LocalStore, Store};
 use crate::{Error, Kind, Result};
 
@@ -30,10 +31,6 @@ impl Default for OpenOptions {
     }
 }
 
-/// Caches named in the error for a directory of caches.
-const CACHES_LISTED_MAX: usize = 10;
-/// Entries of such a directory looked at: the error must not cost more than opening.
-const ENTRIES_SEEN_MAX: usize = 1000;
 /// Attempts when the cache is exchanged for another one between two steps of opening.
 const OPEN_ATTEMPTS: usize = 3;
 
@@ -154,43 +151,4 @@ fn assemble(path: &Path, origin: &Arc<Origin>, manifest: Manifest, verify: bool)
 
 fn digest(hex: &str) -> Result<Digest> {
     from_hex(hex).ok_or_else(|| Error::internal("a checked digest is not hexadecimal"))
-}
-
-/// What to tell someone who named a path without a cache.
-fn no_cache(path: &Path) -> Error {
-    let name = path.display();
-    let Ok(entries) = LocalStore.list_dir(path) else {
-        let what = match LocalStore.kind(path) {
-            Ok(Some(_)) => "it is not a directory",
-            _ => "it does not exist",
-        };
-        return Error::new(
-            Kind::NotFound,
-            format!("there is no cache at {name}: {what}; check the path or write the cache first"),
-        );
-    };
-    let is_cache = |entry: &Path| {
-        let manifest = path.join(entry).join(MANIFEST_FILE);
-        let hidden = entry.to_string_lossy().starts_with('.');
-        !hidden && matches!(LocalStore.kind(&manifest), Ok(Some(EntryKind::File { .. })))
-    };
-    let caches: Vec<_> = entries
-        .iter()
-        .take(ENTRIES_SEEN_MAX)
-        .filter(|entry| is_cache(entry))
-        .map(|entry| path.join(entry).display().to_string())
-        .take(CACHES_LISTED_MAX)
-        .collect();
-    let message = if caches.is_empty() {
-        format!(
-            "there is no cache at {name}: it has no {MANIFEST_FILE}; check the path or write the \
-             cache first"
-        )
-    } else {
-        format!(
-            "{name} is a directory of caches, not a cache; name the caches themselves: {}",
-            caches.join(", ")
-        )
-    };
-    Error::new(Kind::NotFound, message)
 }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::journal;
-use super::partial::partial_path;
-use crate::format::name::normalise_name;
+use crate::format::name::{normalise_name, partial_path};
 use crate::store::{EntryKind, Store};
 use crate::{Error, Kind, Result};
 

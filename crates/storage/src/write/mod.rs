@@ -36,4 +36,4 @@ pub(crate) use hashed_file::HashedFile;
 pub use ingest::{Cell, Ingest};
 pub use leftovers::{UnfinishedWrite, remove_unfinished_write, unfinished_writes};
 pub(crate) use metadata_file::MetadataFile;
-pub use partial::{WriteMode, begun_before_fork, partial_path};
+pub use partial::{WriteMode, begun_before_fork};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::journal;
+use crate::format::name::partial_path;
 use crate::store::{DirLock, EntryKind, Store, not_a_directory};
 use crate::{Error, Kind, Result};
 
@@ -15,11 +16,6 @@ pub enum WriteMode {
     New,
     /// A cache with this name is exchanged for the new one.
     Replace,
-}
-
-/// Where the unfinished cache `name` lives below `parent`.
-pub fn partial_path(parent: &Path, name: &str) -> PathBuf {
-    parent.join(format!(".{name}.partial"))
 }
 
 /// Where a replaced cache waits while two renames stand in for one exchange.

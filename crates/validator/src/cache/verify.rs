@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dataset_rt_storage::absent::no_cache;
 use dataset_rt_storage::format::limits::{FORMAT_VERSION, MANIFEST_BYTES_MAX};
 use dataset_rt_storage::format::manifest::{MANIFEST_FILE, Manifest};
 use dataset_rt_storage::store::{LocalStore, Store, read_file};
@@ -118,14 +119,7 @@ fn read_manifest(path: &Path, report: &mut Report) -> Result<Option<Vec<u8>>> {
         Err(error) => error,
     };
     if error.kind() == Kind::NotFound {
-        return Err(Error::new(
-            Kind::NotFound,
-            format!(
-                "there is no cache at {}: {}; check the path or write the cache first",
-                path.display(),
-                if path.exists() { "it has no manifest.json" } else { "it does not exist" }
-            ),
-        ));
+        return Err(no_cache(path));
     }
     // What cannot even be looked at may be no cache.
     match LocalStore.kind(&file) {

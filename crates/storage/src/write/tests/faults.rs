@@ -1,8 +1,8 @@
 //! Any operation of the store may fail: nothing half done is ever published.
 
 use super::*;
+use crate::format::name::partial_path;
 use crate::store::{Fault, FaultyStore};
-use crate::write::partial_path;
 
 const EIO: i32 = 5;
 const ROWS: usize = 60;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::format::name::partial_path;
 use crate::store::{DirLock, EntryKind, StoreFile};
-use crate::write::partial_path;
 
 const REPLACE: Plan = Plan { mode: WriteMode::Replace, ..PLAN };
 

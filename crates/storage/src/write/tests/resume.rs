@@ -1,7 +1,8 @@
 //! Interrupted writes that go on: the same bytes as without the interruption, nothing mixed.
 
 use super::*;
-use crate::write::{Continued, Unfinished, partial_path};
+use crate::format::name::partial_path;
+use crate::write::{Continued, Unfinished};
 
 const ROWS: usize = 300;
 

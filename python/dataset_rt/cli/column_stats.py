@@ -1,0 +1,114 @@
+"""Statistics of columns, taken batch by batch: memory is bounded, whatever the number of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+DISTINCT_MAX = 500_000
+"""Distinct values of a column that are told apart; beyond, they are only said to be more."""
+
+DISTINCT_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of the distinct texts of a column that are kept."""
+
+
+@dataclass(slots=True)
+class ColumnStats:
+    """Statistics of one column.
+
+    Attributes:
+        name: Name of the column.
+        type: Its Arrow type.
+        rows: Rows seen.
+        nulls: Nulls among them.
+        nans: Floats among them that are no number; they count for nothing below.
+        min: Smallest value.
+        max: Largest value.
+        sum: Sum of numbers, of trues for booleans.
+        counts: `value`, `count` of each distinct value, `None` beyond the bounds of this module.
+    """
+
+    name: str
+    type: str
+    rows: int = 0
+    nulls: int = 0
+    nans: int = 0
+    min: Any = None
+    max: Any = None
+    sum: float | None = None
+    counts: pl.DataFrame | None = None
+    _pending: list[pl.DataFrame] = field(default_factory=list)
+    _is_counted: bool = True
+
+    @property
+    def values(self) -> int:
+        """Values that are neither null nor NaN."""
+        return self.rows - self.nulls - self.nans
+
+    @property
+    def distinct(self) -> int | None:
+        """Distinct values, or `None` when there are more than are told apart."""
+        return None if self.counts is None else self.counts.height
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of numbers, share of trues for booleans."""
+        return None if self.sum is None or not self.values else self.sum / self.values
+
+    def top(self, shown_max: int) -> list[tuple[Any, int]]:
+        """Return the most frequent values with their counts, equal ones in order."""
+        if self.counts is None:
+            return []
+        ordered = self.counts.sort(["count", "value"], descending=[True, False])
+        return list(ordered.head(shown_max).iter_rows())
+
+    def add(self, column: pl.Series) -> None:
+        """Take in the rows of one batch."""
+        self.rows += column.len()
+        self.nulls += column.null_count()
+        values = column.drop_nulls()
+        if values.dtype.is_float():
+            numbers = values.drop_nans()
+            self.nans += values.len() - numbers.len()
+            values = numbers
+        if not values.len():
+            return
+        self._bound(values)
+        if values.dtype.is_numeric() or values.dtype == pl.Boolean:
+            self.sum = (self.sum or 0.0) + float(values.cast(pl.Float64).sum())
+        if self._is_counted:
+            self._count(values)
+
+    def finish(self) -> None:
+        """Bring the counts together, behind the last batch."""
+        self._merge()
+        if self._is_counted and self.counts is None:
+            self.counts = pl.DataFrame({"value": [], "count": []})
+
+    def _bound(self, values: pl.Series) -> None:
+        low, high = values.min(), values.max()
+        self.min = low if self.min is None else min(self.min, low)
+        self.max = high if self.max is None else max(self.max, high)
+
+    def _count(self, values: pl.Series) -> None:
+        self._pending.append(
+            pl.DataFrame({"value": values}).group_by("value").agg(count=pl.len().cast(pl.Int64))
+        )
+        # Merged when as much is new as is known: each value is moved a few times in all.
+        if sum(part.height for part in self._pending) > (
+            0 if self.counts is None else self.counts.height
+        ):
+            self._merge()
+
+    def _merge(self) -> None:
+        parts = [*([] if self.counts is None else [self.counts]), *self._pending]
+        self._pending = []
+        if not parts:
+            return
+        merged = pl.concat(parts).group_by("value").agg(pl.col("count").sum())
+        if merged.height > DISTINCT_MAX or merged.estimated_size() > DISTINCT_BYTES_MAX:
+            self._is_counted, self.counts = False, None
+        else:
+            self.counts = merged

@@ -1,0 +1,92 @@
+"""Payload lengths of a whole cache from its index: 16 bytes a sample, no payload is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dataset_rt.errors import CorruptError
+
+_HEADER_BYTES = 64
+_RECORD_BYTES = 16
+_PIECE_RECORDS = 2**18
+"""Records read at once: 4 MiB."""
+
+
+@dataclass(slots=True)
+class Lengths:
+    """Lengths of payloads before compression.
+
+    Attributes:
+        raw_bytes: Sum of all.
+        stored_bytes: Sum of what is stored of them; `None` where the file compresses whole
+            batches, so that no payload has stored bytes of its own.
+        min: Shortest, in bytes.
+        max: Longest, in bytes.
+        buckets: Payloads by size: `b` counts those of `[2**(b - 1), 2**b)` bytes, 0 the empty.
+    """
+
+    raw_bytes: int = 0
+    stored_bytes: int | None = 0
+    min: int = 2**63
+    max: int = 0
+    buckets: dict[int, int] = field(default_factory=dict)
+
+
+def lengths_of(path: Path, manifest: dict[str, Any]) -> Lengths:
+    """Return the lengths of the payloads of a cache.
+
+    The file's digest is not computed; that all lengths sum up to what the manifest, which has a
+    digest of its own, says of the whole, is.
+
+    Raises:
+        CorruptError: They do not, or the file has another size.
+        OSError: It cannot be read.
+    """
+    import polars as pl  # noqa: PLC0415 - slow to import
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    file = path / "index.bin"
+    samples = manifest["samples_total"]
+    is_batched = manifest["compression"]["scope"] == "buffer" and (
+        manifest["compression"]["algo"] != "none"
+    )
+    found = Lengths(stored_bytes=None if is_batched else 0)
+    left = samples
+    with file.open("rb") as opened:
+        opened.seek(_HEADER_BYTES)
+        while left:
+            records = min(left, _PIECE_RECORDS)
+            piece = opened.read(records * _RECORD_BYTES)
+            if len(piece) != records * _RECORD_BYTES:
+                raise _damaged(file, f"{_HEADER_BYTES + samples * _RECORD_BYTES} bytes", "fewer")
+            words = pa.Array.from_buffers(pa.uint32(), records * 4, [None, pa.py_buffer(piece)])
+            frame = pl.DataFrame({"word": pl.Series(words)})
+            stored = frame["word"].gather_every(4, 2)
+            raw = frame["word"].gather_every(4, 3)
+            _add(found, raw, stored, pl)
+            left -= records
+    if found.raw_bytes != manifest["payload_bytes_total"]:
+        expected = f"payloads of {manifest['payload_bytes_total']} bytes together"
+        raise _damaged(file, expected, str(found.raw_bytes))
+    return found
+
+
+def _add(found: Lengths, raw: Any, stored: Any, pl: Any) -> None:
+    found.raw_bytes += int(raw.cast(pl.UInt64).sum())
+    if found.stored_bytes is not None:
+        found.stored_bytes += int(stored.cast(pl.UInt64).sum())
+    found.min = min(found.min, int(raw.min()))
+    found.max = max(found.max, int(raw.max()))
+    # Bits that the length needs; exact, unlike a logarithm.
+    bits = 32 - raw.bitwise_leading_zeros()
+    for bucket, number in bits.value_counts().iter_rows():
+        found.buckets[bucket] = found.buckets.get(bucket, 0) + number
+
+
+def _damaged(file: Path, expected: str, found: str) -> CorruptError:
+    return CorruptError(
+        f"{file} is damaged: expected {expected}, found {found}; run `dataset-rt verify "
+        f"{file.parent}`"
+    )

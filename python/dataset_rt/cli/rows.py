@@ -1,0 +1,25 @@
+"""Rows of a cache's columns, read no further than asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataset_rt.cache import Cache
+
+
+def rows_of(cache: Cache, names: list[str], start: int, stop: int) -> list[dict[str, Any]]:
+    """Return the samples `[start, stop)` as Python values; the names without the payload."""
+    if not names:
+        return [{} for _ in range(start, stop)]
+    rows: list[dict[str, Any]] = []
+    begin = 0
+    for batch in cache.to_arrow(names):
+        end = begin + batch.num_rows
+        if end > start:
+            first = max(start, begin)
+            rows += batch.slice(first - begin, min(stop, end) - first).to_pylist()
+        begin = end
+        if begin >= stop:
+            break
+    return rows

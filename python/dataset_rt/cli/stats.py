@@ -1,0 +1,227 @@
+"""`stats`: each column and the payload sizes of a cache in numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from dataset_rt.cli.caches import open_existing
+from dataset_rt.cli.console import bar, line, show, show_json, styled, table
+from dataset_rt.cli.lengths import Lengths, lengths_of
+from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
+from dataset_rt.cli.progress import counting
+from dataset_rt.cli.text import count, cut, path_text, share, size, value_text
+
+if TYPE_CHECKING:
+    from dataset_rt.cache import Cache
+    from dataset_rt.cli.column_stats import ColumnStats
+
+_COLUMNS_SHOWN = 40
+_TOP_JSON = 20
+_TOP_COLUMNS_SHOWN = 12
+_BAR_CELLS = 24
+
+
+def stats(
+    cache: CacheArgument,
+    columns: ColumnsOption = None,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=0, max=1000, help="Most frequent values shown.")
+    ] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Show columns and payload sizes in numbers.
+
+    Columns are read batch by batch, in bounded memory. Payload sizes come from the index of the
+    cache; no payload is read.
+    """
+    opened = open_existing(cache)
+    names, with_payloads = stored_columns(opened, columns)
+    hidden = 0
+    if columns is None and not as_json:
+        hidden = max(0, len(names) - _COLUMNS_SHOWN)
+        names = names[:_COLUMNS_SHOWN]
+    found = _column_stats(opened, names)
+    lengths = lengths_of(cache, opened.manifest) if with_payloads else None
+    if as_json:
+        show_json(_document(opened, found, lengths))
+        return
+    parts: list[RenderableType] = [
+        line((path_text(opened.path), "bold"), f"  {count(opened.num_samples)} samples")
+    ]
+    if found:
+        parts += [Text(), _columns_table(found)]
+    if hidden:
+        parts.append(line((f"  {count(hidden)} more columns: name them with --columns", "dim")))
+    if top:
+        parts += _top_tables(found, top)
+    if lengths:
+        parts += [Text(), *_payload_parts(lengths, opened.num_samples)]
+    show(*parts)
+
+
+def _column_stats(cache: Cache, names: list[str]) -> list[ColumnStats]:
+    import polars as pl  # noqa: PLC0415 - slow to import
+
+    from dataset_rt.cli.column_stats import ColumnStats  # noqa: PLC0415 - Polars
+
+    types = {column["name"]: column["type"] for column in cache.manifest["columns"]}
+    found = [ColumnStats(name, types[name]) for name in names]
+    if not names:
+        return found
+    with counting(f"reading {cache.path.name}", cache.num_samples) as on_progress:
+        done = 0
+        for batch in cache.to_arrow(names):
+            for column, array in zip(found, batch.columns, strict=True):
+                column.add(pl.Series(array))
+            done += batch.num_rows
+            on_progress(done)
+    for column in found:
+        column.finish()
+    return found
+
+
+def _document(cache: Cache, found: list[ColumnStats], lengths: Lengths | None) -> dict[str, Any]:
+    return {
+        "path": str(cache.path),
+        "samples": cache.num_samples,
+        "columns": [
+            {
+                "name": column.name,
+                "type": column.type,
+                "nulls": column.nulls,
+                "nans": column.nans,
+                "distinct": column.distinct,
+                "min": column.min,
+                "max": column.max,
+                "mean": column.mean,
+                "top": [
+                    {"value": value, "count": number} for value, number in column.top(_TOP_JSON)
+                ],
+            }
+            for column in found
+        ],
+        "payload": None
+        if lengths is None
+        else {
+            "raw_bytes": lengths.raw_bytes,
+            "stored_bytes": lengths.stored_bytes,
+            "min_bytes": lengths.min,
+            "mean_bytes": lengths.raw_bytes / cache.num_samples,
+            "max_bytes": lengths.max,
+            "histogram": [
+                {"begin_bytes": begin, "end_bytes": end, "samples": number}
+                for begin, end, number in _histogram(lengths)
+            ],
+        },
+    }
+
+
+def _columns_table(found: list[ColumnStats]) -> RenderableType:
+    from dataset_rt.cli.column_stats import DISTINCT_MAX  # noqa: PLC0415 - Polars
+
+    rows = []
+    for column in found:
+        nulls = column.nulls + column.nans
+        distinct = f">{count(DISTINCT_MAX)}" if column.distinct is None else count(column.distinct)
+        rows.append(
+            (
+                cut(column.name, 24),
+                styled(column.type, "cyan"),
+                styled("0", "dim") if not nulls else share(nulls / column.rows),
+                distinct,
+                _edge(column.min),
+                "" if column.mean is None else _mean(column.mean),
+                _edge(column.max),
+            )
+        )
+    headings = ("column", "type", ">nulls", ">distinct", ">min", ">mean", ">max")
+    return table(headings, rows, flexible=("min", "max"))
+
+
+def _mean(mean: float) -> str:
+    """Return four digits, and all in front of the point of a number below a billion."""
+    return f"{mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{mean:.4g}"
+
+
+def _edge(value: Any) -> Text | str:
+    return "" if value is None else value_text(value, 20)
+
+
+def _top_tables(found: list[ColumnStats], top: int) -> list[RenderableType]:
+    """The most frequent values of columns where some value is frequent at all."""
+    parts: list[RenderableType] = []
+    telling = [c for c in found if c.distinct and 1 < c.distinct < c.values]
+    for column in telling[:_TOP_COLUMNS_SHOWN]:
+        values = column.top(top)
+        largest = values[0][1]
+        rows = [
+            (
+                styled(value_text(value, 32)),
+                count(number),
+                share(number / column.rows),
+                styled(bar(number / largest, _BAR_CELLS), "blue"),
+            )
+            for value, number in values
+        ]
+        rest = column.values - sum(number for _, number in values)
+        if rest:
+            others = f"{count((column.distinct or 0) - len(values))} others"
+            rows.append((styled(others, "dim"), count(rest), share(rest / column.rows), styled("")))
+        heading = (
+            column.name if len(column.name) <= 24 else cut(column.name, 24),
+            ">samples",
+            ">share",
+            "",
+        )
+        parts += [Text(), table(heading, rows, flexible=(heading[0],))]
+    if len(telling) > _TOP_COLUMNS_SHOWN:
+        text = f"  values of {len(telling) - _TOP_COLUMNS_SHOWN} more columns: --columns NAMES"
+        parts.append(line((text, "dim")))
+    return parts
+
+
+def _payload_parts(lengths: Lengths, samples: int) -> list[RenderableType]:
+    summary = f"{size(lengths.raw_bytes)}"
+    if lengths.stored_bytes not in {None, lengths.raw_bytes} and lengths.raw_bytes:
+        stored = lengths.stored_bytes or 0
+        summary += f", stored as {size(stored)} ({stored / lengths.raw_bytes:.0%})"
+    summary += (
+        f"; smallest {size(lengths.min)}, mean {size(lengths.raw_bytes / samples)}, "
+        f"largest {size(lengths.max)}"
+    )
+    histogram = _histogram(lengths)
+    largest = max(number for _, _, number in histogram)
+    rows = [
+        (
+            "empty" if end == 1 else f"{_binary(begin)} to {_binary(end)}",
+            count(number),
+            share(number / samples),
+            styled(bar(number / largest, _BAR_CELLS), "blue"),
+        )
+        for begin, end, number in histogram
+    ]
+    return [
+        line(("Payloads", "bold"), f"  {summary}"),
+        table((">size", ">samples", ">share", ""), rows),
+    ]
+
+
+def _histogram(lengths: Lengths) -> list[tuple[int, int, int]]:
+    """Return `(begin, end, payloads)` from the smallest size to the largest, gaps included."""
+    used = sorted(lengths.buckets)
+    return [
+        (2 ** (bits - 1) if bits else 0, 2**bits, lengths.buckets.get(bits, 0))
+        for bits in range(used[0], used[-1] + 1)
+    ]
+
+
+def _binary(size_bytes: int) -> str:
+    """Return a power of two with its binary unit."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size_bytes >= 2**power:
+            return f"{size_bytes >> power} {unit}"
+    return f"{size_bytes} B"

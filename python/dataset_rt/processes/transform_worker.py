@@ -1,0 +1,168 @@
+"""What a worker process does: items in, samples out, in the order in which they came."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from dataset_rt.processes.failures import encode, load
+from dataset_rt.processes.messages import Message, Part
+from dataset_rt.processes.parent import Parent
+from dataset_rt.processes.spawned import NOTHING, enter_directory, leave_interrupts_to_parent
+
+# From the parent.
+TRANSFORM: Final = 0
+"""What the chunks behind it are for: the pickled callable, and where relative paths begin."""
+CHUNK: Final = 1
+"""Items, a pickle each; the number is that of the first sample."""
+
+# To the parent.
+READY: Final = 2
+"""The process has started."""
+SAMPLES: Final = 3
+"""Payload and metadata in turn, then the seconds they took (`SECONDS`).
+
+A sample that has no metadata part has instead of its payload a text: why it cannot be sent.
+"""
+FAILED: Final = 4
+"""An exception of the sample with this number; nothing comes behind it."""
+
+SECONDS: Final = struct.Struct("<d")
+"""The last part of `SAMPLES`."""
+
+# Samples go on their way when they are this many bytes or this old: memory, and a parent that
+# waits for the first of a slow chunk.
+_SEND_BYTES = 1024 * 1024
+_SEND_SECONDS = 0.05
+
+
+def run(connection: Any, hand: Any) -> None:
+    """Serve the parent until it hangs up.
+
+    Args:
+        connection: Socket to the parent.
+        hand: Shared memory, where the parent sees which sample is being made.
+    """
+    leave_interrupts_to_parent()
+    parent = Parent(connection)
+    parent.send(READY, 0)
+    pickled: Part = b""
+    transform: Callable[[Any], Any] | None = None
+    for message in parent.messages():
+        if message.kind == TRANSFORM:
+            # Loaded with the first chunk, so that a failure has a sample.
+            pickled, transform = message.parts[0], None
+            enter_directory(bytes(message.parts[1]))
+            continue
+        hand.value = message.number
+        try:
+            if transform is None:
+                transform = load(pickled, "transform")
+            _make(message, transform, hand, parent)
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
+            parent.send(FAILED, hand.value, encode(error))
+            break
+        finally:
+            hand.value = NOTHING
+    # What was sent before the failure is of no use any more.
+    for _ in parent.messages():
+        pass
+
+
+def _make(message: Message, transform: Callable[[Any], Any], hand: Any, parent: Parent) -> None:
+    """Send the samples of one chunk; those before one that fails, too."""
+    parts: list[Part] = []
+    first = message.number
+    size_bytes = 0
+    since = time.perf_counter()
+
+    def send(behind: int) -> None:
+        nonlocal parts, first, size_bytes, since
+        if len(parts) > 0:
+            hand.value = NOTHING
+            now = time.perf_counter()
+            parent.send(SAMPLES, first, *parts, SECONDS.pack(now - since))
+            parts, first, size_bytes, since = [], behind, 0, time.perf_counter()
+
+    for number, item in enumerate(message.parts, message.number):
+        hand.value = number
+        try:
+            sample = transform(load(item, f"item {number}"))
+            payload, metadata = _to_parts(sample)
+        except BaseException:
+            send(number)
+            hand.value = number
+            raise
+        parts.extend((payload, metadata))
+        size_bytes += len(payload) + len(metadata)
+        if size_bytes >= _SEND_BYTES or time.perf_counter() - since >= _SEND_SECONDS:
+            send(number + 1)
+    send(0)
+
+
+class _NotPlainError(Exception):
+    """A sample that would not arrive as it is."""
+
+
+def _to_parts(sample: Any) -> tuple[Part, bytes]:
+    """Return payload and pickled metadata, or why not and nothing.
+
+    Only what certainly arrives as a writer in this process would have seen it is sent. All else
+    the parent makes again for itself, so that result and error are those of a serial write.
+    """
+    try:
+        if not isinstance(sample, tuple) or len(sample) != 2:
+            raise _NotPlainError(f"transform returned {type(sample).__name__}")
+        return _to_payload(sample[0]), _to_metadata(sample[1])
+    except Exception as error:  # noqa: BLE001 - the parent finds out for itself
+        text = (
+            str(error) if isinstance(error, _NotPlainError) else f"{type(error).__name__}: {error}"
+        )
+        return text.encode(errors="replace"), b""
+
+
+_SCALAR = "numpy", "generic"
+
+
+def _to_payload(data: Any) -> bytes:
+    if type(data) is bytes:
+        return data
+    # Numbers and texts of NumPy export buffers, but are no payloads.
+    is_scalar = any((base.__module__, base.__name__) == _SCALAR for base in type(data).__mro__)
+    if isinstance(data, (int, float)) or (is_scalar and not isinstance(data, bytes)):
+        raise _NotPlainError(f"the payload is a {type(data).__name__}")
+    with memoryview(data) as view:
+        if view.ndim == 0 or not view.c_contiguous or not set(view.format).isdisjoint("OP&"):
+            raise _NotPlainError(f"the payload is a {type(data).__name__} of another layout")
+        # A copy: transform may use its buffer again for the next sample.
+        return view.tobytes()
+
+
+def _to_metadata(metadata: Any) -> bytes:
+    if type(metadata) is not dict:
+        # As the writer reads them.
+        is_dict = isinstance(metadata, dict)
+        pairs = list(dict.items(metadata) if is_dict else metadata.items())
+        metadata = dict(pairs)
+        if len(metadata) != len(pairs):
+            raise _NotPlainError("the metadata have a key twice")
+    pickled = pickle.dumps(metadata, protocol=5)
+    if not _are_plain(metadata):
+        # The parent must not find out; plain values always come back.
+        pickle.loads(pickled)  # noqa: S301 - pickled here
+    return pickled
+
+
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
+def _are_plain(metadata: dict[Any, Any]) -> bool:
+    return all(type(value) in _PLAIN for value in metadata.values())
+
+
+def to_samples(parts: Sequence[Part]) -> Iterator[tuple[Part, Part]]:
+    """Yield payload and metadata of `SAMPLES`, seconds left out."""
+    return zip(parts[0:-1:2], parts[1:-1:2], strict=True)

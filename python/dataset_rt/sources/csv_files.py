@@ -1,0 +1,155 @@
+"""CSV files as a source, block by block; knows nothing of writing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Unpack
+
+import pyarrow as pa
+
+from dataset_rt.arguments import AnyPath, to_path
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.sources.arrow import PAYLOAD
+from dataset_rt.sources.inputs.column_rules import ColumnChoice
+from dataset_rt.sources.inputs.columnar import ColumnarImporter, Rows, check_same_columns
+from dataset_rt.sources.inputs.files import InputFile, list_files, to_patterns
+from dataset_rt.sources.inputs.importer import ImporterOptions
+
+# Types are inferred from one block, and no line may be longer.
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+
+class CsvSource(ColumnarImporter):
+    r"""The rows of CSV files, in the order of the files and their lines.
+
+    Types are those that the first 4 MiB of the first file suggest, for all files; a later value
+    that does not fit is an error with its row. Empty cells are null in columns of numbers and
+    dates, and empty text in columns of text.
+
+    Args:
+        name: Name of the source and of its cache directory.
+        paths: Files (also `.csv.gz`), directories (their `*.csv` at any depth) and glob patterns,
+            each with a header line.
+        payload: Column that becomes the payload, as the bytes in the file. `None` gives every
+            sample an empty payload.
+        columns: Metadata columns in order; all others by default.
+        payload_files: Column that names files whose bytes are the payload, instead of `payload`;
+            it is a metadata column too.
+        root: Where these files lie, and all of them must; the directory of the CSV by default.
+        delimiter: Between cells.
+        encoding: Of the files.
+        column_types: Types of some columns, where the inferred ones are wrong.
+        **options: See `ImporterOptions`.
+
+    Raises:
+        NotFoundError: No file is there.
+        InvalidInputError: Columns are missing or cannot be stored.
+
+    Example:
+        >>> from dataset_rt.sources import CsvSource
+        >>> _ = (tmp_path / "a.csv").write_text("review,stars\nfine,5\nbad,1\n")
+        >>> source = CsvSource("reviews", tmp_path / "a.csv", payload="review")
+        >>> [batch.to_pydict() for batch in source]
+        [{'stars': [5, 1], 'payload': [b'fine', b'bad']}]
+    """
+
+    kind = "csv"
+
+    def __init__(
+        self,
+        name: str,
+        paths: AnyPath | Iterable[AnyPath],
+        *,
+        payload: str | None = PAYLOAD,
+        columns: Iterable[str] | None = None,
+        payload_files: str | None = None,
+        root: AnyPath | None = None,
+        delimiter: str = ",",
+        encoding: str = "utf8",
+        column_types: Mapping[str, pa.DataType] | None = None,
+        **options: Unpack[ImporterOptions],
+    ) -> None:
+        """See the class."""
+        choice = ColumnChoice.of(name, payload, payload_files, columns)
+        super().__init__(name, choice, None if root is None else to_path(root, "root"), **options)
+        self._files = list_files(to_patterns(paths), (".csv", ".csv.gz", ".tsv", ".tsv.gz"))
+        self._delimiter = delimiter
+        self._encoding = encoding
+        self._column_types = dict(column_types or {})
+        _ = self._metadata
+
+    @cached_property
+    def _first_schema(self) -> pa.Schema:
+        types = dict(self._column_types)
+        # Payloads are the bytes of the file, whatever they look like; names of files are text.
+        if self._choice.payload is not None:
+            types[self._choice.payload] = pa.large_binary()
+        if self._choice.payload_files is not None:
+            types[self._choice.payload_files] = pa.large_string()
+        with self._opened(self._files[0], types) as reader:
+            return reader.schema
+
+    def _read_schema(self) -> tuple[pa.Schema, str]:
+        return self._first_schema, self._files[0].path
+
+    def _rows_from(self, start: int, names: list[str]) -> Iterator[Rows]:
+        expected = pa.schema([self._first_schema.field(name) for name in names])
+        types = dict(zip(expected.names, expected.types, strict=True))
+        for file in self._files:
+            row = 0
+            with self._opened(file, types) as reader:
+                check_same_columns(expected, reader.schema, file.path, self._files[0].path)
+                for batch in _batches(reader, file.path, row):
+                    # Nothing tells where a row begins but the rows before it.
+                    skipped = min(start, batch.num_rows)
+                    start -= skipped
+                    if skipped < batch.num_rows:
+                        yield Rows(batch.slice(skipped).select(names), file.path, row + skipped)
+                    row += batch.num_rows
+
+    def _opened(self, file: InputFile, types: dict[str, pa.DataType]) -> Any:
+        """Open a file, a context manager."""
+        # Here, for those who import the package for something else.
+        from pyarrow import csv  # noqa: PLC0415
+
+        file.check_unchanged()
+        try:
+            return csv.open_csv(
+                file.path,
+                read_options=csv.ReadOptions(
+                    use_threads=False, block_size=_BLOCK_BYTES, encoding=self._encoding
+                ),
+                parse_options=csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+                convert_options=csv.ConvertOptions(column_types=types),
+            )
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            raise _unreadable(file.path, 0, error) from error
+
+    def _computed_fingerprint(self, options: dict[str, object]) -> str:
+        types = {name: str(kind) for name, kind in self._column_types.items()}
+        options |= {"delimiter": self._delimiter, "encoding": self._encoding, "types": types}
+        return self._fingerprint_of(options, self._files)
+
+    def _origin(self) -> Mapping[str, str]:
+        return {"files": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
+
+
+def _batches(reader: Any, path: str, row: int) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            raise _unreadable(path, row, error) from error
+        row += batch.num_rows
+        yield batch
+
+
+def _unreadable(path: str, row: int, error: Exception) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path}: cannot be read at row {row} or behind it: {error}; mend the file, or say the "
+        "type of the column with column_types={...}"
+    )

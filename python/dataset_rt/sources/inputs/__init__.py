@@ -1,0 +1,7 @@
+"""What importers share; users never import from here.
+
+files.py        which files, in which order, and whether they are still the same
+importer.py     name, fingerprint, schema and transform, alike for every importer
+columnar.py     batches of rows to samples: metadata columns and a payload
+column_rules.py which columns are payload, which metadata, and what is refused
+"""

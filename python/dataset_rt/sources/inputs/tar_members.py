@@ -1,0 +1,124 @@
+"""Files in tar archives, one after another; damage is an error, never an early end."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple, cast
+
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.sources.inputs.files import InputFile
+
+_BLOCK_BYTES = tarfile.BLOCKSIZE
+_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError)
+
+
+class Member(NamedTuple):
+    """One file in an archive; `read` works until the next one is asked for."""
+
+    name: str
+    size_bytes: int
+    read: Callable[[], bytes]
+
+
+def members_of(file: InputFile) -> Iterator[Member]:
+    """Yield the files of one archive in order, none kept; directories are passed over.
+
+    Args:
+        file: A tar archive, plain or compressed with gzip.
+
+    Raises:
+        InvalidInputError: The archive is damaged, cut short or holds links or devices. The
+            message names archive and member.
+    """
+    file.check_unchanged()
+    with open(file.path, "rb") as plain:
+        is_gzip = plain.read(2) == b"\x1f\x8b"
+        plain.seek(0)
+        # A file object of gzip's seeks forward by reading, which is all that is asked of it.
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=plain)) if is_gzip else plain
+        with stream:
+            yield from _members(stream, file.path)
+
+
+def _members(stream: IO[bytes], path: str) -> Iterator[Member]:
+    last = "its beginning"
+    try:
+        archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - the stream is closed
+    except _DAMAGE as error:
+        raise _damaged(path, last, error) from error
+    while True:
+        try:
+            entry = archive.next()
+        except _DAMAGE as error:
+            raise _damaged(path, last, error) from error
+        if entry is None:
+            break
+        # It would remember every member it ever met.
+        archive.members.clear()  # type: ignore[attr-defined]
+        last = f"member {entry.name!r}"
+        if entry.isdir():
+            continue
+        if not entry.isreg():
+            raise InvalidInputError(
+                f"{path}: {last}: expected a file, found a link or a device; write the archive "
+                "without links (tar --dereference --hard-dereference)"
+            )
+        yield Member(entry.name, entry.size, _Reading(archive, entry, path))
+    try:
+        _check_end(stream, archive, path, last)
+    except _DAMAGE as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise _damaged(path, last, error) from error
+
+
+class _Reading:
+    """Reads one member, or says which one is damaged."""
+
+    def __init__(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
+        self._archive = archive
+        self._entry = entry
+        self._path = path
+
+    def __call__(self) -> bytes:
+        entry = self._entry
+        try:
+            found: Any = self._archive.extractfile(entry)
+            data: bytes = found.read()
+        except _DAMAGE as error:
+            raise _damaged(self._path, f"member {entry.name!r}", error) from error
+        if len(data) != entry.size:
+            raise InvalidInputError(
+                f"{self._path}: member {entry.name!r}: expected {entry.size} bytes, found "
+                f"{len(data)}; take another copy of the archive"
+            )
+        return data
+
+
+def _check_end(stream: IO[bytes], archive: tarfile.TarFile, path: str, last: str) -> None:
+    """Refuse an end that is none: Python's reader takes a damaged header in the middle for one."""
+    stream.seek(archive.offset)
+    mark = stream.read(_BLOCK_BYTES)
+    if len(mark) == _BLOCK_BYTES and not mark.strip(b"\0"):
+        # Padding is nothing but zeros; archives put one behind another have more.
+        if stream.read(tarfile.RECORDSIZE).strip(b"\0"):
+            raise InvalidInputError(
+                f"{path}: expected nothing behind the end of the archive ({last}), found more; "
+                "archives that were joined with cat must be split again"
+            )
+        return
+    found = "the end of the file" if not mark else "bytes that are no header"
+    raise InvalidInputError(
+        f"{path}: expected another member or the end mark of the archive behind {last}, found "
+        f"{found}; it is cut short or damaged: take another copy"
+    )
+
+
+def _damaged(path: str, place: str, error: Exception) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path}: damaged in or behind {place}: {str(error) or type(error).__name__}; take another "
+        "copy of the archive"
+    )

@@ -1,0 +1,284 @@
+"""Tar shards of WebDataset as a source, grouped by key as that library does; one sample at a time.
+
+Knows nothing of tar itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Unpack
+
+from dataset_rt.arguments import AnyPath, to_names
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.samples import CacheInput
+from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile, list_files, to_patterns
+from dataset_rt.sources.inputs.importer import Importer, ImporterOptions
+from dataset_rt.sources.inputs.tar_members import Member, members_of
+
+# The same endings mean the same to the library's own decoders.
+_TEXT = {"txt", "text", "transcript"}
+_INTEGER = {"cls", "cls2", "class", "count", "index", "inx", "id"}
+_JSON = {"json", "jsn"}
+
+# What metadata a sample may have in bytes: it is text, or somebody names a payload so.
+_METADATA_BYTES_MAX = 64 * 1024 * 1024
+
+_KEY = "__key__"
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
+# Files that speak of the archive, not of samples.
+_ABOUT_ARCHIVE = re.compile(r"__[^/]*__($|/)")
+
+
+class WebDatasetSource(Importer):
+    """The samples of tar shards, in the order of the shards and their members.
+
+    Neighbouring members with one key, the path up to the first dot of its last part, are one
+    sample. Metadata columns are `__key__`, then in the order of the first sample: members with a
+    last ending of `cls`, `index`, `id` and their like as integers, `txt` and `text` as text, and
+    the entries of `json` objects; those of `meta.json` are named `meta.` and the entry. Every
+    other member must be the payload or be ignored on purpose. Types are inferred; declare
+    `schema` when a column begins with nulls or a key is not in every sample (it is null then).
+
+    Args:
+        name: Name of the source and of its cache directory.
+        shards: Files (`.tar`, `.tar.gz`, `.tgz`), directories, glob patterns, with braces
+            expanded: `train-{000..127}.tar`, `{a,b}.tar`.
+        payload: Endings of the payload separated by `;`; the first one a sample has is taken.
+            `None` gives every sample an empty payload.
+        columns: Metadata columns in order; all by default. One that a sample lacks is null there.
+        ignore: Endings of members to leave out.
+        **options: See `ImporterOptions`.
+
+    Raises:
+        NotFoundError: No shard is there.
+        InvalidInputError: On iteration, for damaged shards, samples without payload, members that
+            are neither payload nor metadata, metadata that cannot be read.
+
+    Example:
+        >>> from dataset_rt.exporters import to_webdataset
+        >>> from dataset_rt.sources import WebDatasetSource
+        >>> shards = to_webdataset(cache, tmp_path / "shards", extension="txt")
+        >>> source = WebDatasetSource("words", shards, payload="txt")
+        >>> next(iter(source))
+        CacheInput(data=b'a', metadata={'__key__': '000000000', 'position': 0})
+    """
+
+    kind = "webdataset"
+
+    def __init__(
+        self,
+        name: str,
+        shards: AnyPath | Iterable[AnyPath],
+        *,
+        payload: str | None,
+        columns: Iterable[str] | None = None,
+        ignore: Iterable[str] = (),
+        **options: Unpack[ImporterOptions],
+    ) -> None:
+        """See the class."""
+        super().__init__(name, **options)
+        self._payload = () if payload is None else tuple(_ending(e) for e in payload.split(";"))
+        self._columns = None if columns is None else tuple(to_names(columns, "columns"))
+        self._ignore = frozenset(_ending(ending) for ending in to_names(ignore, "ignore"))
+        patterns = to_patterns(shards, "shards")
+        expanded = [path for pattern in patterns for path in expand_braces(pattern)]
+        self._files = list_files(expanded, (".tar", ".tar.gz", ".tgz"))
+
+    def iter_from(self, start: int) -> Iterator[CacheInput]:
+        """Yield samples from number `start` on; what lies before is passed over unread."""
+        groups = itertools.chain.from_iterable(self._groups(file) for file in self._files)
+        for number, group in enumerate(groups):
+            if number < start:
+                group.pass_over()
+            else:
+                yield self._sample(group)
+
+    def _sample(self, group: _Group) -> CacheInput:
+        values: dict[str, Any] = {_KEY: group.key}
+        found: dict[str, bytes] = {}
+        for ending, member in group.members():
+            place = f"{group.shard}: member {member.name!r}"
+            if ending in self._payload:
+                found[ending] = member.read()
+            elif ending not in self._ignore:
+                for column, value in self._metadata(ending, member, place):
+                    if column in values:
+                        raise InvalidInputError(
+                            f"{place}: column {column!r} comes from another member too; leave one "
+                            "out with ignore=[...]"
+                        )
+                    values[column] = value
+        data = self._chosen(found, group)
+        return CacheInput(data, self._selected(values, group))
+
+    def _chosen(self, found: dict[str, bytes], group: _Group) -> bytes:
+        if not self._payload:
+            return b""
+        for ending in self._payload:
+            if ending in found:
+                return found[ending]
+        raise InvalidInputError(
+            f"{group.shard}: sample {group.key!r}: expected a payload, a member that ends in "
+            f"{' or '.join(self._payload)}, found {sorted(group.endings)}; say which with payload="
+        )
+
+    def _metadata(self, ending: str, member: Member, place: str) -> Iterator[tuple[str, Any]]:
+        kind = ending.rpartition(".")[2]
+        if kind not in _TEXT | _INTEGER | _JSON:
+            raise InvalidInputError(
+                f"{place}: expected the payload ({';'.join(self._payload)}) or metadata (json, "
+                f"cls, txt), found {ending!r}; take it with payload={ending!r} or leave it out "
+                f"with ignore=[{ending!r}]"
+            )
+        if member.size_bytes > _METADATA_BYTES_MAX:
+            raise InvalidInputError(
+                f"{place}: expected at most {_METADATA_BYTES_MAX} bytes of metadata, found "
+                f"{member.size_bytes}; is it the payload?"
+            )
+        data = member.read()
+        try:
+            text = data.decode()
+            if kind in _TEXT:
+                yield ending, text
+                return
+            value = int(text) if kind in _INTEGER else json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError(
+                f"{place}: expected {'an integer' if kind in _INTEGER else 'UTF-8 text'}"
+                f"{' of JSON' if kind in _JSON else ''}: {error}; mend the shard or leave it out "
+                f"with ignore=[{ending!r}]"
+            ) from error
+        if isinstance(value, dict):
+            prefix = ending.rpartition(".")[0]
+            prefix = f"{prefix}." if prefix else ""
+            for key, entry in value.items():
+                yield f"{prefix}{key}", self._checked(f"{prefix}{key}", entry, place)
+        else:
+            yield ending, self._checked(ending, value, place)
+
+    def _checked(self, column: str, value: Any, place: str) -> Any:
+        is_wanted = self._columns is None or column in self._columns
+        if is_wanted and isinstance(value, (dict, list)):
+            raise InvalidInputError(
+                f"{place}: column {column!r}: expected text, a number, true, false or null, found "
+                f"a JSON {'object' if isinstance(value, dict) else 'list'}, which cannot be "
+                "stored; name the columns to keep with columns=[...]"
+            )
+        return value
+
+    def _selected(self, values: dict[str, Any], group: _Group) -> dict[str, Any]:
+        names: Iterable[str]
+        if self._columns is not None:
+            names = self._columns
+        elif self._schema is not None and self._transform is None:
+            names = self._schema.names
+            unknown = values.keys() - set(names)
+            if unknown:
+                raise InvalidInputError(
+                    f"{group.shard}: sample {group.key!r}: expected the columns of schema, "
+                    f"{list(names)}, found {sorted(unknown)} too; add them, or name the columns "
+                    "to keep with columns=[...]"
+                )
+        else:
+            return values
+        return {name: values.get(name) for name in names}
+
+    def _groups(self, file: InputFile) -> Iterator[_Group]:
+        """Yield the samples of one shard; they never reach into the next."""
+        members = members_of(file)
+        ahead = next(members, None)
+        while ahead is not None:
+            split = _split(ahead.name)
+            if split is None:
+                ahead = next(members, None)
+                continue
+            group = _Group(file.path, split[0], ahead, members)
+            yield group
+            ahead = group.pass_over()
+
+    def _computed_fingerprint(self, options: dict[str, object]) -> str:
+        options |= {"payload": self._payload, "columns": self._columns}
+        options |= {"ignore": sorted(self._ignore), "schema": str(self._schema)}
+        maker = FingerprintMaker(self.kind, options)
+        for file in self._files:
+            maker.add_file(file.name, file.size_bytes, file.mtime_ns)
+        return maker.text()
+
+    def _origin(self) -> Mapping[str, str]:
+        return {"shards": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
+
+
+class _Split(NamedTuple):
+    key: str
+    ending: str
+
+
+class _Group:
+    """Neighbouring members with one key, each read while it is at hand."""
+
+    def __init__(self, shard: str, key: str, first: Member, rest: Iterator[Member]) -> None:
+        self.shard = shard
+        self.key = key
+        self.endings: set[str] = set()
+        self._next: Member | None = first
+        self._rest = rest
+
+    def members(self) -> Iterator[tuple[str, Member]]:
+        """Yield ending and member; endings come once."""
+        while self._next is not None:
+            split = _split(self._next.name)
+            if split is not None:
+                if split.key != self.key:
+                    return
+                if split.ending in self.endings:
+                    raise InvalidInputError(
+                        f"{self.shard}: member {self._next.name!r}: sample {self.key!r} has a "
+                        f"member {split.ending!r} already; keys must differ between neighbours"
+                    )
+                self.endings.add(split.ending)
+                yield split.ending, self._next
+            self._next = next(self._rest, None)
+
+    def pass_over(self) -> Member | None:
+        """Skip what was not read; return the first member of the next sample."""
+        for _ in self.members():
+            pass
+        return self._next
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Return the paths of a pattern with `{000..127}` or `{a,b}`, in that order.
+
+    A path that exists as it is stands for itself.
+    """
+    found = _BRACES.search(pattern)
+    if found is None or os.path.lexists(pattern):
+        return [pattern]
+    first, last, listed = found.groups()
+    if listed is None:
+        width = len(first) if first.startswith("0") else 0
+        step = 1 if int(first) <= int(last) else -1
+        parts = [f"{n:0{width}}" for n in range(int(first), int(last) + step, step)]
+    else:
+        parts = listed.split(",")
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [path for part in parts for path in expand_braces(f"{before}{part}{after}")]
+
+
+def _split(member: str) -> _Split | None:
+    """Return key and ending of a member, `None` for what belongs to no sample."""
+    if _ABOUT_ARCHIVE.match(member):
+        return None
+    folder, slash, file = member.rpartition("/")
+    stem, dot, ending = file.partition(".")
+    if not dot or not stem:
+        return None
+    return _Split(f"{folder}{slash}{stem}", ending.lower())
+
+
+def _ending(text: str) -> str:
+    return text.strip().lower().removeprefix(".")

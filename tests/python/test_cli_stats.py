@@ -1,0 +1,133 @@
+"""`dataset-rt stats`: numbers that agree with the data, from bounded memory."""
+
+import random
+from math import isnan
+
+import polars as pl
+import pytest
+
+pytest.importorskip("typer", reason="the command line needs the extra `cli`")
+
+from cli_tools import call
+from conftest import numbered, put, written
+
+import dataset_rt as drt
+from dataset_rt.cli import column_stats
+from dataset_rt.cli.column_stats import ColumnStats
+
+COMPRESSIONS = {
+    "none": drt.ShardCompression(),
+    "zstd payload": drt.ShardCompression(algo="zstd"),
+    "zstd buffer": drt.ShardCompression(algo="zstd", scope="buffer"),
+}
+
+
+def stats_of(values, pieces=7, dtype=None):
+    """Statistics of values that come in several batches."""
+    series = pl.Series(values, dtype=dtype)
+    found = ColumnStats("c", "any")
+    step = max(1, len(values) // pieces)
+    for begin in range(0, len(values), step):
+        found.add(series[begin : begin + step])
+    found.finish()
+    return found
+
+
+def test_columns_agree_with_the_data(runtime, tmp_path):
+    found = call("stats", written(runtime, tmp_path, numbered(300)))
+    assert found.code == 0
+    assert "number int64 0 300 0 149.5 299" in found.lines
+    assert "score float64 0 300 0 18.69 37.375" in found.lines
+    assert "label large_utf8 0 7 l0 l6" in found.lines
+    # 300 rows of 7 labels: six of 43, the last of 42.
+    assert any(line.startswith("l0 43 14.3%") for line in found.lines)
+    assert any(line.startswith("l4 43 14.3%") for line in found.lines)
+
+
+def test_json_has_every_column_and_value(runtime, tmp_path):
+    samples = [(b"", {"x": value, "t": None}) for value in (1.5, None, float("nan"), -1.5)]
+    document = call("stats", written(runtime, tmp_path, samples), "--json").json
+    x, t = document["columns"]
+    assert (x["nulls"], x["nans"], x["distinct"]) == (1, 1, 2)
+    assert (x["min"], x["max"], x["mean"]) == (-1.5, 1.5, 0.0)
+    assert x["top"] == [{"value": -1.5, "count": 1}, {"value": 1.5, "count": 1}]
+    assert (t["type"], t["nulls"], t["distinct"], t["min"]) == ("null", 4, 0, None)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_payload_sizes_are_those_of_the_payloads(runtime, tmp_path, compression):
+    drawn = random.Random(1)
+    sizes = [0, 1, 2, 3, 4, 7, 8, 1023, 1024, 65_535, 65_536]
+    sizes += [drawn.randrange(3000) for _ in range(500)]
+    drawn.shuffle(sizes)
+    config = drt.WriterConfig(
+        show_progress=False, max_shard_bytes=200_000, shard_compression=COMPRESSIONS[compression]
+    )
+    path = written(runtime, tmp_path, [(b"a" * size, {}) for size in sizes], config=config)
+    found = call("stats", path, "--json").json["payload"]
+    assert found["raw_bytes"] == sum(sizes)
+    assert (found["min_bytes"], found["max_bytes"]) == (0, 65_536)
+    assert found["mean_bytes"] == pytest.approx(sum(sizes) / len(sizes))
+    for bucket in found["histogram"]:
+        begin, end = bucket["begin_bytes"], bucket["end_bytes"]
+        assert bucket["samples"] == sum(begin <= size < end for size in sizes)
+    assert sum(bucket["samples"] for bucket in found["histogram"]) == len(sizes)
+    if compression == "none":
+        assert found["stored_bytes"] == sum(sizes)
+    elif compression == "zstd payload":
+        assert 0 < found["stored_bytes"] < sum(sizes) / 4
+    else:
+        assert found["stored_bytes"] is None
+
+
+def test_an_index_that_contradicts_the_manifest_is_an_error(runtime, tmp_path):
+    path = written(runtime, tmp_path, numbered(10))
+    index = bytearray((path / "index.bin").read_bytes())
+    index[64 + 16 * 3 + 12] ^= 1
+    put(path / "index.bin", index)
+    found = call("stats", path)
+    assert found.code == 1
+    assert "index.bin is damaged" in found.err
+    assert "dataset-rt verify" in found.err
+
+
+def test_no_payload_is_read(runtime, tmp_path):
+    path = written(runtime, tmp_path, [(b"x" * 5000, {"i": i}) for i in range(100)])
+    shard = path / "shards/000000.arrow"
+    put(shard, bytes(shard.stat().st_size))
+    assert call("stats", path).code == 0
+
+
+def test_batches_together_are_the_whole_column():
+    drawn = random.Random(3)
+    values = [drawn.choice([None, float("nan"), *range(20)]) for _ in range(5000)]
+    found = stats_of(values, dtype=pl.Float64)
+    kept = [value for value in values if value is not None and not isnan(value)]
+    assert found.values == len(kept)
+    assert found.mean == pytest.approx(sum(kept) / len(kept))
+    assert found.distinct == len(set(kept))
+    assert dict(found.top(100)) == {value: kept.count(value) for value in set(kept)}
+
+
+def test_beyond_the_bound_distinct_values_are_only_said_to_be_many(monkeypatch):
+    monkeypatch.setattr(column_stats, "DISTINCT_MAX", 50)
+    assert stats_of(list(range(50)) * 3).distinct == 50
+    many = stats_of(list(range(51)) * 3)
+    assert many.distinct is None
+    assert many.counts is None
+    assert (many.min, many.max, many.rows) == (0, 50, 153)
+
+
+def test_what_is_kept_of_many_values_stays_bounded(monkeypatch):
+    monkeypatch.setattr(column_stats, "DISTINCT_MAX", 100)
+    found = ColumnStats("c", "int64")
+    for begin in range(0, 100_000, 100):
+        found.add(pl.Series(range(begin, begin + 100)))
+        assert sum(part.height for part in found._pending) <= 200
+    assert found.rows == 100_000
+
+
+def test_booleans_have_a_share_and_dates_a_range(runtime, tmp_path):
+    samples = [(b"", {"ok": i % 4 == 0}) for i in range(8)]
+    (ok,) = call("stats", written(runtime, tmp_path, samples), "--json").json["columns"]
+    assert (ok["mean"], ok["min"], ok["max"], ok["distinct"]) == (0.25, False, True, 2)

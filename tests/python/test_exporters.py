@@ -1,0 +1,261 @@
+"""Exports: round trips keep the identity, nothing is overwritten, failures leave nothing."""
+
+import json
+import math
+import os
+import tarfile
+from datetime import UTC, date, datetime
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import QUIET, numbered, opened, put, run_script, written
+
+import dataset_rt as drt
+from dataset_rt.exporters import materialize, to_parquet, to_webdataset
+from dataset_rt.sources import ParquetSource, WebDatasetSource
+
+
+def identity(path):
+    return drt.open_cache(path).cache_id
+
+
+def rich(count):
+    """Samples with every inferred type, nulls, and odd values."""
+    for i in range(count):
+        yield (
+            bytes([i % 256]) * (i % 900),
+            {
+                "flag": i % 2 == 0,
+                "n": None if i % 5 == 0 else i,
+                "f": math.nan if i == 3 else i / 7,
+                "s": "ä" * (i % 3),
+                "d": date(2020, 1, 1 + i % 28),
+                "t": datetime(2020, 1, 1, microsecond=i),
+                "z": datetime(2020, 1, 1, tzinfo=UTC),
+            },
+        )
+
+
+@pytest.mark.parametrize(("algo", "shard_bytes"), [("none", 20_000), ("zstd", 2**28)])
+def test_parquet_and_back_is_the_same_cache(runtime, tmp_path, algo, shard_bytes):
+    config = drt.WriterConfig(
+        show_progress=False,
+        max_shard_bytes=shard_bytes,
+        shard_compression=drt.ShardCompression(algo=algo),
+    )
+    samples = list(rich(500))
+    if algo == "zstd":
+        # More than one shard of nulls needs a declared type.
+        samples = [(data, {**metadata, "nothing": None}) for data, metadata in samples]
+    cache = written(runtime, tmp_path / "a", samples, config=config)
+    file = to_parquet(cache, tmp_path / "out" / "words.parquet")
+    back = runtime.write_cache(ParquetSource("back", file), tmp_path / "b", writer_config=QUIET)
+    assert identity(back[0].path) == identity(cache)
+    assert pl.read_parquet(file)["payload"][499] == bytes([499 % 256]) * 499
+    assert os.listdir(tmp_path / "out") == ["words.parquet"]
+
+
+def test_declared_types_survive_parquet(runtime, tmp_path):
+    kinds = {
+        "i8": pa.int8(),
+        "u64": pa.uint64(),
+        "f32": pa.float32(),
+        "b": pa.large_binary(),
+        "ns": pa.timestamp("ns", "Europe/Berlin"),
+        "ms": pa.timestamp("ms"),
+        "dic": pa.dictionary(pa.int32(), pa.string()),
+    }
+    values = {"i8": -1, "u64": 2**64 - 1, "f32": 0.1, "b": b"\0", "ns": 1, "ms": 2, "dic": "x"}
+    table = pa.table({key: pa.array([values[key]] * 3, kind) for key, kind in kinds.items()})
+    table = table.append_column("payload", pa.array([b"1", b"", b"3"]))
+    (result,) = runtime.write_cache(
+        drt.ArrowSource("a", table), tmp_path / "a", writer_config=QUIET
+    )
+    file = to_parquet(drt.open_cache(result.path), tmp_path / "a.parquet")
+    back = runtime.write_cache(ParquetSource("b", file), tmp_path / "b", writer_config=QUIET)
+    assert identity(back[0].path) == identity(result.path)
+
+
+def test_webdataset_and_back_is_the_same_cache(runtime, tmp_path):
+    samples = [
+        (f"p{i}".encode() * i, {"label": i % 3, "score": i / 8, "who": f"ä{i}", "ok": i > 3})
+        for i in range(200)
+    ]
+    cache = written(runtime, tmp_path / "a", samples)
+    shards = to_webdataset(cache, tmp_path / "shards", extension="bin", max_shard_bytes=100_000)
+    assert len(shards) > 3
+    assert all(shard.stat().st_size <= 100_000 for shard in shards)
+    source = WebDatasetSource(
+        "b", tmp_path / "shards", payload="bin", columns=["label", "score", "who", "ok"]
+    )
+    back = runtime.write_cache(source, tmp_path / "b", writer_config=QUIET)
+    assert identity(back[0].path) == identity(cache)
+
+
+def test_webdataset_members_are_what_others_expect(runtime, tmp_path):
+    cache = written(runtime, tmp_path / "a", [(b"x", {"y": 7, "d": date(2020, 1, 2)})])
+    (shard,) = to_webdataset(cache, tmp_path / "s", extension=".jpg", cls="y")
+    with tarfile.open(shard) as archive:
+        found = {member.name: archive.extractfile(member).read() for member in archive}
+    assert found.pop("000000000.jpg") == b"x"
+    assert found.pop("000000000.cls") == b"7"
+    assert json.loads(found.pop("000000000.json")) == {"d": "2020-01-02"}
+    assert not found
+    again = to_webdataset(cache, tmp_path / "again", extension="jpg", cls="y")
+    assert again[0].read_bytes() == shard.read_bytes()
+
+
+def test_the_library_reads_exported_shards(runtime, tmp_path):
+    pytest.importorskip("webdataset", reason="webdataset is not importable: see make torch")
+    cache = written(runtime, tmp_path / "a", numbered(100))
+    shards = to_webdataset(cache, tmp_path / "s", extension="txt", max_shard_bytes=60_000)
+    assert len(shards) > 1
+    script = """
+        import json, sys, webdataset
+        dataset = webdataset.WebDataset(sys.argv[1:], shardshuffle=False).decode()
+        print(json.dumps([[sample["txt"], sample["json"]] for sample in dataset]))
+    """
+    found = json.loads(run_script(script, *shards))
+    assert found == [[payload.decode(), metadata] for payload, metadata in numbered(100)]
+
+
+def test_duplicates_stay_samples_of_their_own(runtime, tmp_path):
+    cache = written(runtime, tmp_path / "a", numbered(3))
+    dataset = opened(runtime, cache)
+    table = dataset.get_metadata()
+    dataset.update_metadata(pl.concat([table[2:], table[2:], table[:1]]))
+    to_webdataset(dataset, tmp_path / "s")
+    found = list(WebDatasetSource("b", tmp_path / "s", payload="bin", columns=["number"]))
+    assert [sample.metadata["number"] for sample in found] == [2, 2, 0]
+    file = to_parquet(dataset, tmp_path / "a.parquet", columns=["number", "weight"])
+    assert pl.read_parquet(file).to_dict(as_series=False) == {
+        "number": [2, 2, 0],
+        "weight": [1.0] * 3,
+    }
+
+
+def test_nothing_is_overwritten_without_being_told(cache, tmp_path):
+    file = tmp_path / "a.parquet"
+    put(file, b"mine")
+    with pytest.raises(drt.ConflictError, match=r"a\.parquet: expected nothing there"):
+        to_parquet(cache, file)
+    assert file.read_bytes() == b"mine"
+    to_parquet(cache, file, overwrite=True)
+    assert pq.read_metadata(file).num_rows == 50
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    put(folder / "x", b"mine")
+    with pytest.raises(drt.ConflictError, match="found a directory"):
+        to_webdataset(cache, folder)
+    with pytest.raises(drt.ConflictError, match="found a directory"):
+        to_parquet(cache, folder, overwrite=True)
+    assert os.listdir(folder) == ["x"]
+    (tmp_path / "empty").mkdir()
+    assert to_webdataset(cache, tmp_path / "empty")
+
+
+# Of the shards, some are finished before the damaged sample comes.
+SMALL = drt.WriterConfig(show_progress=False, max_shard_bytes=4096)
+
+
+def damaged(cache):
+    """Flip a byte of the last sample's payload."""
+    shard = sorted(path for path in (cache / "shards").iterdir())[-1]
+    data = bytearray(shard.read_bytes())
+    place = data.rindex(b"payload-000399")
+    data[place] ^= 1
+    put(shard, data)
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        lambda cache, out: to_parquet(cache, out / "x.parquet"),
+        lambda cache, out: to_webdataset(cache, out / "x"),
+        lambda cache, out: materialize(drt.open_dataset(cache), out, "x", writer_config=SMALL),
+        lambda cache, out: materialize(
+            drt.open_dataset(cache), out, "x", order="epoch", writer_config=SMALL
+        ),
+    ],
+    ids=["parquet", "webdataset", "cache", "epoch"],
+)
+def test_a_damaged_cache_leaves_nothing(runtime, tmp_path, export):
+    out = tmp_path / "out"
+    out.mkdir()
+    samples = [(f"payload-{i:06}".encode() * 100, {"number": i}) for i in range(400)]
+    cache = written(runtime, tmp_path / "many", samples)
+    damaged(cache)
+    with pytest.raises(drt.CorruptError, match="sample"):
+        export(cache, out)
+    assert os.listdir(out) == []
+
+
+def test_a_subset_with_edits_becomes_a_cache(runtime, cache, tmp_path):
+    dataset = opened(runtime, cache)
+    table = dataset.get_metadata()
+    table = pl.concat([table[40:], table[:5], table[:1]])
+    table = table.with_columns(
+        pl.col("score") * 2, weight=pl.col("number") + 1.0, extra=pl.lit("new")
+    )
+    dataset.update_metadata(table, edited=["score"])
+    path = materialize(
+        dataset,
+        tmp_path / "new",
+        "subset",
+        columns={"number": "number", "score": "score", "weight": "old_weight", "extra": "extra"},
+        writer_config=QUIET,
+    )
+    made = drt.open_cache(path)
+    assert drt.verify_cache(path, "deep").ok
+    assert made.schema.names == ["number", "score", "old_weight", "extra"]
+    expected = table.select("number", "score", pl.col("weight").alias("old_weight"), "extra")
+    assert made.metadata().equals(expected)
+    rows = table["sample_id"].to_list()
+    assert [bytes(made.payload(i)) for i in range(16)] == [numbered(50)[row][0] for row in rows]
+    assert json.loads(made.manifest["provenance"]["materialized_from"]) == [str(cache)]
+
+
+def test_the_whole_table_becomes_the_same_cache(runtime, cache, tmp_path):
+    path = materialize(opened(runtime, cache), tmp_path / "new", "copy", writer_config=QUIET)
+    assert identity(path) == identity(cache)
+    with pytest.raises(drt.ConflictError):
+        materialize(opened(runtime, cache), tmp_path / "new", "copy", writer_config=QUIET)
+
+
+def test_an_epoch_becomes_a_cache_and_the_stream_stays(runtime, cache, tmp_path):
+    dataset = opened(runtime, cache, seed=3, shuffle=True)
+    next(iter(dataset))
+    dataset.set_epoch_len(70)
+    position = dataset.state_dict()
+    path = materialize(dataset, tmp_path / "new", "epoch", order="epoch", writer_config=QUIET)
+    assert dataset.state_dict() == position
+    expected = list(dataset)
+    made = opened(runtime, path)
+    assert [s.data for s in made] == [s.data for s in expected]
+    assert [s.metadata for s in made] == [s.metadata for s in expected]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["weight"], "'weight' cannot be stored as 'weight'"),
+        (["gone"], "names 'gone'"),
+        (["number", "number"], "twice"),
+        ({"number": "payload"}, "reserved"),
+    ],
+)
+def test_columns_that_cannot_be_materialized(runtime, cache, tmp_path, columns, message):
+    with pytest.raises(drt.InvalidInputError, match=message):
+        materialize(opened(runtime, cache), tmp_path / "new", "x", columns=columns)
+    assert not (tmp_path / "new").exists()
+
+
+def test_columns_that_json_cannot_hold_are_named(runtime, tmp_path):
+    table = pa.table({"b": pa.array([b"1"]), "payload": [b"x"]})
+    (result,) = runtime.write_cache(drt.ArrowSource("a", table), tmp_path, writer_config=QUIET)
+    with pytest.raises(drt.InvalidInputError, match="column 'b' has type large_binary"):
+        to_webdataset(result.path, tmp_path / "s")
+    with pytest.raises(drt.InvalidInputError, match="lower-case ending"):
+        to_webdataset(result.path, tmp_path / "s", extension="json")
