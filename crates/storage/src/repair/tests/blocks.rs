@@ -205,7 +205,7 @@ fn random_damage_never_gives_a_wrong_sample() {
                 let damaged: Vec<_> = states(&found).iter().map(|(name, _)| *name).collect();
                 // Whoever lies in a sound shard is lost only where tables or dictionary are.
                 let is_shard = |name: &&str| name.starts_with("shards/");
-                if let (Some(places), true) = (&places, damaged.iter().all(|n| is_shard(n))) {
+                if let (Some(places), true) = (&places, damaged.iter().all(is_shard)) {
                     for row in lost_rows(&found) {
                         let shard = &manifest(&path).shards[places[row as usize].0];
                         prop_assert!(damaged.contains(&shard.path.as_str()));
