@@ -46,15 +46,6 @@ from dataset_rt.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from dataset_rt.repair import (
-    DamagedFile,
-    KeptSamples,
-    LostSamples,
-    RepairReport,
-    SalvageReport,
-    repair_cache,
-    salvage_cache,
-)
 from dataset_rt.results import (
     CacheSourcesDatasetError,
     CacheSourcesDatasetResult,
@@ -82,6 +73,15 @@ if TYPE_CHECKING:
         WriterProfilerConfig,
     )
     from dataset_rt.dataset import CachedDataset
+    from dataset_rt.repair import (
+        DamagedFile,
+        KeptSamples,
+        LostSamples,
+        RepairReport,
+        SalvageReport,
+        repair_cache,
+        salvage_cache,
+    )
     from dataset_rt.runtime import DatasetRuntime, open_dataset
     from dataset_rt.sources import (
         ArrowSource,
@@ -114,6 +114,15 @@ _AT_FIRST_USE = {
         "WriterProfilerConfig",
     ),
     "dataset_rt.dataset": ("CachedDataset",),
+    "dataset_rt.repair": (
+        "DamagedFile",
+        "KeptSamples",
+        "LostSamples",
+        "RepairReport",
+        "SalvageReport",
+        "repair_cache",
+        "salvage_cache",
+    ),
     "dataset_rt.runtime": ("DatasetRuntime", "open_dataset"),
     "dataset_rt.sources": (
         "ArrowSource",
