@@ -15,8 +15,8 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt import _native
-from dataset_rt.arguments import AnyPath, to_config, to_path
-from dataset_rt.errors import DatasetRTError, InvalidInputError
+from dataset_rt.arguments import AnyPath, to_cache_path, to_config, to_path
+from dataset_rt.errors import InternalError, InvalidInputError
 from dataset_rt.results import CacheWriteError
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def repair_cache(path: AnyPath, *, dry_run: bool = False) -> RepairReport:
         >>> repair_cache(cache).ok
         True
     """
-    text = to_path(path, "path")
+    text = to_cache_path(path, "path")
     found = json.loads(
         _native.examine_cache(text, False, False) if dry_run else _native.restore_cache(text)
     )
@@ -277,7 +277,7 @@ def salvage_cache(
 
     A damaged block of 64 KiB costs the samples whose payload lies in it, and others only where
     both copies of their columns, or both ways to their payload, are damaged. The damaged cache is
-    only read, four times: to check every digest, to try every sample, and to copy. Memory is that
+    only read, three times: to check every digest, to try every sample, and to copy. Memory is that
     of a writer, one piece of 8 MiB or one larger payload, and 32 bytes for each 64 KiB of the
     index, the metadata and one shard.
 
@@ -314,7 +314,7 @@ def salvage_cache(
     """
     from dataset_rt.config import WriterConfig  # noqa: PLC0415 - pydantic is slow to import
 
-    text, directory = to_path(path, "path"), to_path(into, "into")
+    text, directory = to_cache_path(path, "path"), to_path(into, "into")
     if trust not in get_args(Trust):
         raise InvalidInputError(f"trust must be 'manifest' or 'structure', found {trust!r}")
     config = to_config(writer_config or WriterConfig(), WriterConfig, "writer_config")
@@ -406,9 +406,7 @@ def _write(source: _Survivors, directory: str, config: WriterConfig) -> Path:
     with DatasetRuntime() as runtime:
         (result,) = runtime.write_cache(source, directory, writer_config=config)
     if isinstance(result, CacheWriteError):
-        if isinstance(result.exception, DatasetRTError):
-            raise result.exception
-        raise DatasetRTError(result.message) from result.exception
+        raise result.exception or InternalError(result.message)
     return result.path
 
 

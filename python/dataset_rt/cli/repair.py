@@ -1,33 +1,52 @@
-"""`dataset-rt repair`: what is lost of a damaged cache, and how to save the rest."""
+"""`repair`: what is lost of a damaged cache, and how to save the rest."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dataset_rt.cli.console import line, show, show_json, table
+from dataset_rt.cli.options import CacheArgument, JsonOption, given_path
+from dataset_rt.cli.text import counted, safe, value_text
+
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import RenderableType
 
     from dataset_rt.repair import LostSamples, RepairReport, SalvageReport
 
 _LOST_SHOWN = 10
+_COLUMNS_SHOWN = 8
 
 
 def repair(
-    cache: Annotated[Path, typer.Argument(help="The cache directory.", show_default=False)],
+    cache: CacheArgument,
     *,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what is damaged and lost; change nothing.")
     ] = False,
     into: Annotated[
         Path | None,
-        typer.Option(help="Salvage every sample that is right into a new cache below this one."),
+        typer.Option(
+            "--into",
+            metavar="DIRECTORY",
+            help="Salvage every sample that is right into a new cache in this directory.",
+            parser=given_path,
+            show_default=False,
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the new cache; by default that of the old one.")
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Name of the new cache; by default that of the old one.",
+            show_default=False,
+        ),
     ] = None,
     original_ids: Annotated[
         bool,
@@ -45,9 +64,15 @@ def repair(
     ] = False,
     lost_to: Annotated[
         Path | None,
-        typer.Option("--lost", help="Write ids and metadata of lost samples as CSV to this file."),
+        typer.Option(
+            "--lost",
+            metavar="FILE",
+            help="Write ids and metadata of lost samples as CSV to this file.",
+            parser=given_path,
+            show_default=False,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Restore damaged files of a cache in place, or salvage its samples.
 
@@ -55,7 +80,7 @@ def repair(
 
     Shards cannot be: --into writes every sample that is right into a new cache.
 
-    Exit code 0: whole now, or salvaged; 1: something is damaged or lost.
+    The exit code is 0 when the cache is whole or was salvaged, 1 when something is lost.
     """
     if into is None and (name or original_ids or always or unproven):
         raise typer.BadParameter("--name, --original-ids, --always and --unproven need --into")
@@ -75,45 +100,45 @@ def repair(
             original_ids=original_ids,
             always=always,
         )
-    lost_metadata = report.lost_metadata() if report.lost and (lost_to or not as_json) else None
-    if lost_to is not None and lost_metadata is not None:
-        _write_csv(lost_metadata, lost_to)
+    lost = report.lost_metadata() if report.lost and (lost_to or not as_json) else None
+    if lost_to is not None and lost is not None:
+        _write_csv(lost, lost_to)
     if as_json:
-        typer.echo(report.to_json())
+        show_json(json.loads(report.to_json()))
     else:
-        typer.echo(str(report))
-        if lost_metadata is not None:
-            _show_lost(lost_metadata)
+        show(*(line(text) for text in str(report).split("\n")))
+        if lost is not None:
+            show(*_drawn(lost))
         if into is None and not report:
-            _advise(cache, report.lost, dry_run=dry_run)
+            show(*(line(text) for text in _advice(cache, report.lost, dry_run=dry_run)))
     is_fine = bool(report) or (into is not None and not report.lost)
-    if not is_fine:
-        raise typer.Exit(1)
+    raise typer.Exit(0 if is_fine else 1)
 
 
-def _show_lost(lost: pl.DataFrame) -> None:
+def _drawn(lost: pl.DataFrame) -> list[RenderableType]:
     """What is known of the first lost samples, so that a person can name them."""
     if lost.width < 2:
-        return
-    typer.echo("what is known of the lost samples:")
-    for row in lost.head(_LOST_SHOWN).iter_rows(named=True):
-        sample_id = row.pop("sample_id")
-        known = ", ".join(f"{key}={value!r}" for key, value in row.items() if value is not None)
-        typer.echo(f"  {sample_id}: {known or 'nothing'}")
-    if lost.height > _LOST_SHOWN:
-        typer.echo(f"  and {lost.height - _LOST_SHOWN} more; --lost FILE writes all of them")
+        return []
+    shown = lost[:, : _COLUMNS_SHOWN + 1].head(_LOST_SHOWN)
+    rows = [[value_text(value) for value in row] for row in shown.iter_rows()]
+    parts = [
+        line("what is known of the lost samples (null: nothing, or it was null):"),
+        table(shown.columns, rows, flexible=shown.columns[1:]),
+    ]
+    if lost.height > _LOST_SHOWN or lost.width > shown.width:
+        rest = counted(lost.height, "sample")
+        parts.append(line(f"  --lost FILE writes all columns of all {rest}"))
+    return parts
 
 
-def _advise(cache: Path, lost: tuple[LostSamples, ...], *, dry_run: bool) -> None:
+def _advice(cache: Path, lost: tuple[LostSamples, ...], *, dry_run: bool) -> list[str]:
     """The command to type next."""
-    if dry_run:
-        typer.echo(f"to restore what can be restored: dataset-rt repair {shlex.quote(str(cache))}")
-    target = cache.absolute().parent / "salvaged"
+    here = shlex.quote(str(cache))
+    target = shlex.quote(str(cache.absolute().parent / "salvaged"))
     what = "the rest" if lost else "all samples, none is lost,"
-    typer.echo(
-        f"to salvage {what} into a new cache: "
-        f"dataset-rt repair {shlex.quote(str(cache))} --into {shlex.quote(str(target))}"
-    )
+    restore = [f"to restore what can be restored: dataset-rt repair {here}"] if dry_run else []
+    salvage = f"to salvage {what} into a new cache: dataset-rt repair {here} --into {target}"
+    return [safe(text) for text in (*restore, salvage)]
 
 
 def _write_csv(lost: pl.DataFrame, path: Path) -> None:

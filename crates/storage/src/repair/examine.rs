@@ -10,8 +10,9 @@ use super::remains::{Remains, Trust};
 use super::restore::{Derived, digest_of, rebuilt};
 use crate::format::codec::Compression;
 use crate::format::digest::from_hex;
-use crate::format::manifest::{DIGESTS_FILE, INDEX_FILE, METADATA_FILE};
-use crate::store::{EntryKind, LocalStore, Store};
+use crate::format::limits::MANIFEST_BYTES_MAX;
+use crate::format::manifest::{DIGESTS_FILE, INDEX_FILE, MANIFEST_FILE, METADATA_FILE};
+use crate::store::{EntryKind, LocalStore, Store, read_file};
 use crate::{Error, Result};
 
 /// What can be done about a file.
@@ -87,13 +88,16 @@ pub struct Examination {
 /// lost samples.
 ///
 /// # Errors
-/// As [`Remains::open`]; `Conflict` when a file changes meanwhile; what `attend` returns.
+/// As [`Remains::open`]; `Conflict` when a file changes or the cache is replaced meanwhile; what
+/// `attend` returns.
 pub fn examine(
     path: &Path,
     trust: Trust,
     thorough: bool,
     attend: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Examination> {
+    let read = || read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX).ok();
+    let before = read();
     let mut remains = Remains::open(path, trust, attend)?;
     let manifest = remains.manifest();
     let mut found = Examination {
@@ -128,6 +132,13 @@ pub fn examine(
     if thorough || is_anything_lost || !remains.is_proven() {
         let all = thorough || !remains.is_proven();
         found.walk(&mut remains, &is_damaged, all, attend)?;
+    }
+    // A writer may have exchanged the cache: half of the files looked at were of another one.
+    if before != read() {
+        return Err(Error::conflict(format!(
+            "{} was replaced while it was examined; look at it again",
+            path.display()
+        )));
     }
     Ok(found)
 }

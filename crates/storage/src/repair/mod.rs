@@ -29,5 +29,5 @@ mod walk;
 pub use examine::{Examination, FileFinding, FileState, LostSamples, examine};
 pub use proven::Loss;
 pub use remains::{Remains, Trust};
-pub use restore::{Restoration, restore};
+pub use restore::restore;
 pub use walk::{Samples, Selection};

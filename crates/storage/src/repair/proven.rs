@@ -256,7 +256,7 @@ impl ProvenFile {
         let mut damaged = Vec::new();
         let mut damaged_total = blocks - whole;
         for block in 0..whole {
-            if block % (PIECE_BYTES / BLOCK_BYTES) == 0 {
+            if block.is_multiple_of(PIECE_BYTES / BLOCK_BYTES) {
                 attend()?;
             }
             if self.load(block)?.is_err() {

@@ -12,6 +12,7 @@ use super::payloads::Payloads;
 use super::proven::{Attend, Digests, Found, Loss, ProvenFile};
 use super::structure::Structure;
 use super::unproven;
+use crate::absent::no_cache;
 use crate::format::codec::schema_marks;
 use crate::format::index::{
     INDEX_RECORD_BYTES, IndexKind, IndexRecord, encode_header, record_offset,
@@ -542,13 +543,7 @@ fn read_manifest(directory: &Path) -> Result<std::result::Result<Manifest, Strin
             let is_cache = LocalStore.kind(&directory.join(SHARDS_DIR))?.is_some()
                 || LocalStore.kind(&directory.join(INDEX_FILE))?.is_some();
             if !is_cache {
-                return Err(Error::new(
-                    Kind::NotFound,
-                    format!(
-                        "there is no cache at {}, nor what is left of one; check the path",
-                        directory.display()
-                    ),
-                ));
+                return Err(no_cache(directory));
             }
             return Ok(Err(format!("{MANIFEST_FILE} is missing")));
         }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::examine::{Examination, FileState, examine};
+use super::examine::{Examination, FileFinding, FileState, examine};
 use super::proven::{Attend, Found, Loss, PIECE_BYTES, read_at};
 use super::remains::{Remains, Trust};
 use super::walk::columns_of;
@@ -49,9 +49,6 @@ impl Derived {
     }
 }
 
-/// What a restoration did.
-pub type Restoration = Examination;
-
 /// Restores the derived files of the cache at `path` that are damaged and can be; see
 /// [`Examination::files`]. A crash at any moment leaves each file old or new. Open readers keep
 /// what they have mapped.
@@ -62,14 +59,11 @@ pub fn restore(
     store: &Arc<dyn Store>,
     path: &Path,
     attend: &mut dyn FnMut() -> Result<()>,
-) -> Result<Restoration> {
+) -> Result<Examination> {
     let mut found = examine(path, Trust::Manifest, false, attend)?;
-    let is_due = |finding: &super::FileFinding| finding.state == FileState::Restorable;
-    let mut leftovers = false;
-    for derived in Derived::ALL {
-        leftovers |= store.kind(&derived.aside(path))?.is_some();
-    }
-    if !leftovers && !found.files.iter().any(is_due) {
+    let is_due = |finding: &FileFinding| finding.state == FileState::Restorable;
+    if !found.files.iter().any(is_due) {
+        remove_leftovers_if_possible(store.as_ref(), path);
         return Ok(found);
     }
     let manifest = read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX)?;
@@ -97,6 +91,18 @@ pub fn restore(
     }
     drop(lock);
     Ok(found)
+}
+
+/// What a dead repair left of a cache that is whole: no reason to fail, on read-only media or beside
+/// another repair.
+fn remove_leftovers_if_possible(store: &dyn Store, path: &Path) {
+    let is_there = |aside: &PathBuf| matches!(store.kind(aside), Ok(Some(_)));
+    let leftovers: Vec<_> = Derived::ALL.map(|derived| derived.aside(path)).into_iter().collect();
+    if leftovers.iter().any(is_there)
+        && let Ok(Some(_lock)) = store.lock_dir(path)
+    {
+        leftovers.iter().for_each(|aside| drop(remove_leftover(store, aside)));
+    }
 }
 
 /// A dead repair left it; nobody else has a use for it.
