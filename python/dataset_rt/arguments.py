@@ -61,13 +61,10 @@ def to_path(value: object, argument: str) -> str:
 
     Raises:
         TypeError: `value` is neither `str` nor a path object with text inside.
-        InvalidInputError: It is empty, as an unset variable of a shell is.
     """
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         if isinstance(path, str):
-            if not path:
-                raise InvalidInputError(f"{argument} is empty: pass a directory, '.' for this one")
             return path
     raise TypeError(
         f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"
