@@ -195,7 +195,7 @@ fn random_damage_never_gives_a_wrong_sample() {
             .filter(|n| n != "manifest.json")
             .collect();
         let places = places(&written);
-        let config = ProptestConfig { cases: 12, failure_persistence: None, ..Default::default() };
+        let config = ProptestConfig { cases: 6, failure_persistence: None, ..Default::default() };
         let damages = prop::collection::vec(damage(), 1..5);
         let mut runner = proptest::test_runner::TestRunner::new(config);
         runner
