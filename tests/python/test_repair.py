@@ -106,7 +106,7 @@ def test_refusals(cache, tmp_path):
 def test_a_reader_says_which_file_a_repair_may_restore(runtime, cache):
     for name in DERIVED[:2]:
         flip(cache / name, 80)
-        with pytest.raises(drt.CorruptError, match=r"dataset-rt repair.*" + name):
+        with pytest.raises(drt.CorruptError, match=name + r" is damaged.*dataset-rt repair"):
             list(opened(runtime, [cache]))
         assert drt.repair_cache(cache)
 
