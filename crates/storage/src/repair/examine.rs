@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::proven::{Attend, Loss};
+use super::region::{Attend, Loss};
 use super::remains::{Remains, Trust};
 use super::restore::{Derived, digest_of, rebuilt};
 use crate::format::codec::Compression;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::examine::{Examination, FileFinding, FileState, examine};
-use super::proven::{Attend, Found, Loss, PIECE_BYTES, read_at};
+use super::proven::{PIECE_BYTES, read_at};
+use super::region::{Attend, Found, Loss};
 use super::remains::{Remains, Trust};
 use super::walk::columns_of;
 use crate::format::digest::{Digest, FileDigest, FileHasher, encode_digests_header, from_hex};
