@@ -145,6 +145,11 @@ def cache(
         )
     dataset = _selected(caches, where, limit)
     names = [column for column in _names(columns, dataset) if column != PAYLOAD]
+    for column in names:
+        if column in _IDENTITY:
+            raise typer.BadParameter(
+                f"a cache cannot store {column!r}, the name is reserved; `export parquet` can"
+            )
     with in_terms_of_options():
         made = materialize(dataset, caches_dir, name, columns=names)
     _report(dataset, [made], as_json, f"dataset-rt inspect {shlex.quote(str(made))}")
