@@ -1,17 +1,13 @@
 """`dataset-rt import` and `export`: what a new user types, and what goes wrong for them."""
 
 import json
-import math
 import os
 import re
 import shlex
 import subprocess
 import sys
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from cli_tools import spawn
 from conftest import directory_digest, numbered, written
@@ -22,8 +18,6 @@ import dataset_rt as drt
 from dataset_rt.cli.app import app
 from dataset_rt.cli.import_outcomes import what_is_kept
 from dataset_rt.exporters import to_parquet
-
-BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def run(*arguments):
@@ -198,26 +192,6 @@ def test_caches_become_shards_and_other_caches(words, tmp_path):
     assert "a cache cannot store 'weight'" in message
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("nothing = 1", "no column 'nothing'; there are: cache_id, .*, score, .*, payload_bytes$"),
-        ('label = "l3"', "texts take single quotes: 'l3'"),
-        ("number >", "--where"),
-        ("number > 1000", "no row fulfils it"),
-        ("payload_bytes > 1000", "no row fulfils it"),
-        ("number + 1", "--where"),
-        ("read_csv('/etc/passwd')", "--where"),
-        ("octet_length(payload) > 0", "payload_bytes is their length"),
-        ("isnan(score)", "'NaN'::float"),
-    ],
-)
-def test_conditions_that_are_none(words, tmp_path, where, message):
-    with pytest.raises(drt.InvalidInputError, match=message):
-        run("export", "parquet", *words, tmp_path / "x.parquet", "--where", where)
-    assert not (tmp_path / "x.parquet").exists()
-
-
 def test_what_was_exported_is_imported_again(words, tmp_path):
     run("export", "parquet", words[0], tmp_path / "first.parquet")
     made = document("import", "parquet", tmp_path / "first.parquet", tmp_path / "caches")
@@ -319,62 +293,6 @@ def test_an_interrupted_import_says_what_is_kept(photos, tmp_path, monkeypatch):
     assert "no sample is kept" in what_is_kept(tmp_path / "caches", "photos")
 
 
-@pytest.fixture
-def readings(runtime, tmp_path):
-    """A cache with dates, zones, nulls and NaN."""
-    instants = [datetime(2024, 1, day, 23, 30, tzinfo=UTC) for day in (1, 2)]
-    rows = [
-        (instant.date(), instant.replace(tzinfo=None), instant.astimezone(BERLIN), price)
-        for instant, price in zip(instants, (5.0, math.nan), strict=True)
-    ]
-    rows.append((None,) * 4)
-    names = ("day", "naive", "taken", "price")
-    samples = [(b"x" * i, dict(zip(names, row, strict=True))) for i, row in enumerate(rows)]
-    schema = pa.schema(
-        [
-            *(("day", pa.date32()), ("naive", pa.timestamp("us"))),
-            *(("taken", pa.timestamp("us", "Europe/Berlin")), ("price", pa.float64())),
-        ]
-    )
-    return written(runtime, tmp_path, samples, name="readings", schema=schema)
-
-
-@pytest.mark.parametrize(
-    ("where", "taken"),
-    [
-        ("day >= DATE '2024-01-02'", [1]),
-        ("naive < TIMESTAMP '2024-01-02 00:00:00'", [0]),
-        ("taken::timestamp < '2024-01-02 00:00:00'", [0]),
-        ("taken < DATE '2024-01-02'", [0]),
-        ("EXTRACT(DAY FROM taken) = 2", [0]),
-        ("price <> 5", [1]),
-        ("price <> 5 OR price IS NULL", [1, 2]),
-        ("price IS DISTINCT FROM 5", [1, 2]),
-        ("price = 'NaN'::float", [1]),
-        ("price > 1e300", [1]),
-        ("payload_bytes < 2 AND sample_id >= 1", [1]),
-    ],
-)
-def test_conditions_as_documented(readings, tmp_path, where, taken):
-    run("export", "cache", readings, tmp_path, "--name", "x", "--where", where)
-    assert [len(sample.data) for sample in drt.open_dataset(tmp_path / "x")] == taken
-
-
-@pytest.mark.parametrize(
-    ("where", "hint"),
-    [
-        ("day > '2024-01-02'", "day >= DATE '2024-01-31'"),
-        ("naive > '2024-01-02'", "naive >= TIMESTAMP '2024-01-31 12:00:00'"),
-        ("taken > '2024-01-02'", "taken::timestamp >= '2024-01-31 12:00:00'"),
-    ],
-)
-def test_hints_on_conditions_work(readings, tmp_path, where, hint):
-    message = failure("export", "parquet", readings, tmp_path / "x.parquet", "--where", where)
-    assert hint in message
-    hint = hint.replace("01-31", "01-02")
-    assert document("export", "parquet", readings, tmp_path / "x.parquet", "--where", hint)
-
-
 def test_the_next_command_works(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exports = [
@@ -391,13 +309,3 @@ def test_the_next_command_works(words, tmp_path, monkeypatch):
     assert columns == [["number"]] * 3 + [["__key__", "cls"]]
     assert drt.open_cache("CACHES_DIR/a").cache_id == drt.open_cache("CACHES_DIR/b").cache_id
     assert bytes(drt.open_cache("CACHES_DIR/a").payload(1)) == numbered(2)[1][0]
-
-
-def test_lengths_of_a_damaged_index_are_refused(words, tmp_path):
-    index = words[1] / "index.bin"
-    data = bytearray(index.read_bytes())
-    data[64 + 12] ^= 1
-    index.write_bytes(data)
-    message = failure("export", "parquet", *words, tmp_path / "x", "--where", "payload_bytes > 0")
-    assert "index.bin" in message
-    assert not (tmp_path / "x").exists()
