@@ -94,13 +94,29 @@ def test_refusals(cache, tmp_path):
         drt.repair_cache(3)
     with pytest.raises(drt.NotFoundError, match="no cache"):
         drt.repair_cache(tmp_path / "nowhere")
-    (cache / "index.bin").unlink()
-    (cache / "index.bin").mkdir()
-    with pytest.raises(drt.ConflictError, match="is a directory"):
-        drt.repair_cache(cache)
     flip(cache / "manifest.json", 100)
     with pytest.raises(drt.CorruptError, match="nothing proves"):
         drt.repair_cache(cache, dry_run=True)
+
+
+def test_a_directory_in_the_place_of_a_file_is_an_obstacle(cache):
+    (cache / "index.bin").unlink()
+    (cache / "index.bin").mkdir()
+    for dry_run in (True, False):
+        (found,) = drt.repair_cache(cache, dry_run=dry_run).files
+        assert (found.state, found.obstacle) == ("lost", "index.bin is a directory; move it away")
+
+
+def test_nothing_is_written_where_the_mode_allows_nobody_to(cache):
+    flip(cache / "index.bin", 80)
+    damaged = (cache / "index.bin").read_bytes()
+    cache.chmod(0o555)
+    assert drt.repair_cache(cache, dry_run=True).files[0].state == "restorable"
+    with pytest.raises(drt.UnavailableError, match="marked read-only, and nothing was written"):
+        drt.repair_cache(cache)
+    assert (cache / "index.bin").read_bytes() == damaged
+    cache.chmod(0o755)
+    assert drt.repair_cache(cache)
 
 
 def test_a_reader_says_which_file_a_repair_may_restore(runtime, cache):
