@@ -216,7 +216,8 @@ def test_head_marks_a_damaged_payload_and_shows_the_others(runtime, tmp_path):
     put(shard, content)
     found = call("head", path)
     assert found.code == 1
-    assert "3 3 damaged" in found.lines
+    assert "3 3 unreadable" in found.lines
+    assert f"next dataset-rt repair {path} --dry-run says which samples are lost" in found.lines
     assert any(line.startswith("1 1 100.0 kB") for line in found.lines)
     samples = call("head", path, "--json").json["samples"]
     assert "damaged" in samples[3]["payload"]["trouble"]
@@ -234,7 +235,8 @@ def test_cat_writes_to_a_file_and_never_over_one(cache, tmp_path):
     assert file.read_bytes() == numbered(4)[3][0]
     found = call("cat", cache, 1, "-o", file)
     assert found.code == 1
-    assert "exists" in found.err
+    assert f"{file} exists" in found.err
+    assert "--force" in found.err
     assert file.read_bytes() == numbered(4)[3][0]
     assert call("cat", cache, 1, "-o", file, "--force").code == 0
     assert file.read_bytes() == numbered(4)[1][0]

@@ -54,11 +54,22 @@ def is_cache(path: Path) -> bool:
         return False
 
 
-def caches_below(path: Path) -> list[Path]:
+def is_remains(path: Path) -> bool:
+    """Whether `path` holds what a cache has beside its manifest, which is lost."""
+    try:
+        return not is_cache(path) and ((path / "shards").is_dir() or (path / "index.bin").exists())
+    except OSError:
+        return False
+
+
+def caches_below(path: Path, *, with_remains: bool = False) -> list[Path]:
     """Return the caches in a directory, by name; none where it cannot be listed."""
     try:
         return sorted(
-            entry for entry in path.iterdir() if not entry.name.startswith(".") and is_cache(entry)
+            entry
+            for entry in path.iterdir()
+            if not entry.name.startswith(".")
+            and (is_cache(entry) or (with_remains and is_remains(entry)))
         )
     except OSError:
         return []
