@@ -19,6 +19,7 @@ from dataset_rt.cli.caches import (
     hint,
     is_cache,
     is_remains,
+    report_of_remains,
 )
 from dataset_rt.cli.console import facts, line, show, show_json, styled
 from dataset_rt.cli.findings import findings_table
@@ -27,7 +28,7 @@ from dataset_rt.cli.progress import reading
 from dataset_rt.cli.text import count, counted, joined, path_text, ranges_text, seconds, size
 from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import DatasetRTError, NotFoundError
-from dataset_rt.verification import Finding, VerificationLevel, VerificationReport, verify_cache
+from dataset_rt.verification import VerificationLevel, VerificationReport, verify_cache
 
 if TYPE_CHECKING:
     from dataset_rt.repair import RepairReport
@@ -106,19 +107,17 @@ def _each(paths: list[Path]) -> list[Path]:
     """Return the paths, each directory of caches replaced by its caches."""
     found = []
     for path in paths:
-        below = [] if is_cache(path) or is_remains(path) else caches_below(path, with_remains=True)
+        below = [] if is_cache(path) or is_remains(path) else caches_below(path)
         found += below or [path]
     return found
 
 
 def _check(path: Path, level: VerificationLevel) -> _Outcome:
+    if is_remains(path):
+        return _Outcome(report_of_remains(path, level), None, "nothing proves any sample", 0.0)
     try:
         sizes = anatomy_of(path).sizes_on_disk()
     except NotFoundError as error:
-        if is_remains(path):
-            lacks = Finding("F01", "error", MANIFEST, "", "the manifest of a cache", "nothing")
-            report = VerificationReport(path, level, False, (lacks,), 0, 0)
-            return _Outcome(report, None, "nothing proves any sample", 0.0)
         raise NotFoundError(f"{error}{hint(path)}") from None
     # The deepest level decodes the Arrow files once more.
     arrow = sum(size for name, size in sizes.items() if name.endswith(".arrow"))
