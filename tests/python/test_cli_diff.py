@@ -109,26 +109,91 @@ def test_a_difference_far_behind_in_a_payload_has_its_offset(runtime, tmp_path):
     assert call("diff", a, b, "--json").json["first_difference"]["payload_offset"] == 150_001
 
 
-def test_damage_is_an_error_not_a_difference(runtime, tmp_path):
-    a, b = pair(runtime, tmp_path, numbered(300), numbered(301), config=drt.WriterConfig())
-    shard = b / "shards/000000.arrow"
-    content = bytearray(shard.read_bytes())
-    content[len(content) // 2] ^= 1
-    put(shard, content)
+def damage(file, at=0.5):
+    content = bytearray(file.read_bytes())
+    content[int(len(content) * at)] ^= 1
+    put(file, content)
+
+
+def large(n=300):
+    return [(b"%d " % i * 300, {"i": i}) for i in range(n)]
+
+
+def test_samples_that_cannot_be_read_are_named_and_the_others_compared(runtime, tmp_path):
+    theirs = large(301)
+    theirs[2] = (b"other", {"i": 2})
+    a, b = pair(runtime, tmp_path, large(), theirs, config=drt.WriterConfig())
+    damage(b / "shards/000000.arrow")
+    lost = drt.repair_cache(b, dry_run=True)
+    assert 0 < lost.samples_lost < 300
+    document = call("diff", a, b, "--json").json
+    (begin, end), *_ = document["samples_unreadable"]["b"]
+    assert (begin, end) == (lost.lost[0].start, lost.lost[-1].stop)
+    assert document["samples_unreadable"]["a"] == []
+    assert document["samples_compared"] == 300 - lost.samples_lost
+    assert document["samples_differing"] == 1
+    assert document["first_difference"]["sample_id"] == 2
     found = call("diff", a, b)
+    assert (found.code, found.err) == (1, "")
+    line = f"{lost.samples_lost} samples of B cannot be read: {begin} to {end - 1}"
+    assert line in found.lines
+
+
+@pytest.mark.parametrize("name", ["index.bin", "metadata.arrow", "shards/000000.arrow"])
+def test_a_missing_file_costs_what_only_it_holds(runtime, tmp_path, name):
+    a, b = pair(runtime, tmp_path, large(), large(), config=drt.WriterConfig(show_progress=False))
+    (b / name).unlink()
+    found = call("diff", a, b, "--json")
+    lost = 300 if name.startswith("shards") else 0
     assert found.code == 1
-    assert found.out == ""
-    assert "damaged" in found.err
+    assert found.json["samples_compared"] == 300 - lost
+    assert found.json["samples_differing"] == 0
+    assert call("diff", a, b).lines[0] == "damaged the manifests name the same contents"
 
 
-class InBatches:
+def test_a_salvaged_cache_is_compared_by_the_ids_that_its_samples_had(runtime, tmp_path):
+    config = drt.WriterConfig(show_progress=False)
+    whole, damaged = pair(runtime, tmp_path, large(), large(), config=config)
+    damage(damaged / "shards/000000.arrow", 0.3)
+    damage(damaged / "shards/000000.arrow", 0.7)
+    report = drt.salvage_cache(damaged, tmp_path / "new", original_ids=True)
+    for original in (whole, damaged):
+        found = call("diff", original, report.new_path, "--original-ids")
+        assert found.code == 0
+        assert found.lines[0] == "every sample of B is in A, unchanged"
+        assert f"{report.samples_lost} samples of A not compared" in found.lines
+    assert call("diff", whole, report.new_path).code == 1
+    changed = large()
+    changed[report.lost[0].stop + 1] = (b"other", {"i": 7})
+    other = written(runtime, tmp_path / "c", changed)
+    document = call("diff", other, report.new_path, "--original-ids", "--json").json
+    assert (document["equal"], document["samples_differing"]) == (False, 1)
+    assert document["first_difference"]["sample_id"] == report.lost[0].stop + 1
+    found = call("diff", whole, damaged, "--original-ids")
+    assert (found.code, "no column 'original_sample_id'" in found.err) == (2, True)
+
+
+def test_another_order_of_the_same_samples_is_said_to_be_that(runtime, tmp_path):
+    samples = [(b"%d" % (i % 7), {"i": i, "x": None, "f": i / 3}) for i in range(200)]
+    a, b = pair(runtime, tmp_path, samples, samples[::-1], drt.WriterConfig(show_progress=False))
+    found = call("diff", a, b)
+    assert (found.code, found.lines[0]) == (1, "the same samples in another order")
+    assert call("diff", a, b, "--json").json["same_samples_in_another_order"]
+    # The same values of every column, but not in the same samples; then zeros of another sign.
+    mixed = [(samples[i ^ 1][0], samples[i][1]) for i in range(200)]
+    signed = [*samples[1:], (b"0", {"i": 0, "x": None, "f": -0.0})]
+    for name, others in (("mixed", mixed), ("signed", signed)):
+        other = written(runtime, tmp_path / name, others)
+        assert call("diff", a, other).lines[0] == "different contents"
+
+
+def in_batches(table, rows, left_out=()):
     """Rows as a cache gives them, in batches of a chosen size."""
-
-    def __init__(self, table, rows):
-        self.table, self.rows = table, rows
-
-    def to_arrow(self, columns):
-        return iter(self.table.select(columns).to_batches(max_chunksize=self.rows))
+    start = 0
+    for batch in table.to_batches(max_chunksize=rows):
+        if start not in left_out:
+            yield start, batch
+        start += batch.num_rows
 
 
 @pytest.mark.parametrize("sizes", [(7, 5), (5, 7), (1, 100), (100, 1), (10, 10)])
@@ -136,7 +201,20 @@ def test_batches_of_any_size_are_laid_side_by_side(sizes):
     ours = pa.table({"i": range(100), "payload": [b"%d" % i for i in range(100)]})
     theirs = ours.set_column(0, "i", pa.array([-1 if i in {33, 77} else i for i in range(100)]))
     done = []
-    left, right = InBatches(ours, sizes[0]), InBatches(theirs, sizes[1])
+    left, right = in_batches(ours, sizes[0]), in_batches(theirs, sizes[1])
     found = compare(left, right, ["i"], done.append)
     assert (found.compared, found.differing, done[-1]) == (100, 2, 100)
     assert found.first[:2] == (33, ["i"])
+
+
+@pytest.mark.parametrize("sizes", [(10, 5), (5, 10), (10, 25), (25, 10)])
+def test_samples_that_one_side_lacks_are_passed_over(sizes):
+    table = pa.table({"i": range(100), "payload": [b"%d" % i for i in range(100)]})
+    lacking = [{10, 50, 75}, {0, 25, 50}]
+    sides = [in_batches(table, *side) for side in zip(sizes, lacking, strict=True)]
+    found = compare(*sides, ["i"], lambda _: None)
+    kept = [
+        {i for start in range(0, 100, rows) if start not in out for i in range(start, start + rows)}
+        for rows, out in zip(sizes, lacking, strict=True)
+    ]
+    assert (found.compared, found.differing) == (len(kept[0] & kept[1]), 0)

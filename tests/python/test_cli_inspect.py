@@ -95,6 +95,15 @@ def test_a_manifest_that_says_nothing_is_damaged(sharded, content):
     assert found.err == ""
 
 
+def test_a_cache_whose_manifest_is_gone_is_a_damaged_one(sharded):
+    (sharded / "manifest.json").unlink()
+    found = call("inspect", sharded)
+    assert (found.code, found.lines[0]) == (1, "words DAMAGED")
+    assert any("F01 manifest.json" in line for line in found.lines)
+    (listed,) = call("inspect", sharded.parent, "--json").json["caches"]
+    assert (listed["name"], listed["status"]) == ("words", "damaged")
+
+
 def test_a_newer_format_is_said_to_be_one(sharded):
     manifest = sharded / "manifest.json"
     text = manifest.read_text().replace('"format_version": 0', '"format_version": 7')
@@ -136,7 +145,9 @@ def test_unfinished_writes_are_listed_and_removed_by_name(runtime, tmp_path):
     (left,) = call("unfinished", tmp_path, "--json").json["unfinished"]
     assert left["source_name"] == "third"
     assert 0 < left["samples"] <= 100
-    assert call("unfinished", tmp_path, "--remove", "fourth").code == 1
+    refused = call("unfinished", tmp_path, "--remove", "fourth")
+    assert refused.code == 1
+    assert f"no unfinished write of 'fourth' in {tmp_path}; there are: third" in refused.err
     assert call("unfinished", tmp_path, "--remove", "third").lines[0] == "removed third"
     assert call("unfinished", tmp_path, "--json").json["unfinished"] == []
     assert [file.name for file in tmp_path.iterdir()] == []
@@ -216,7 +227,8 @@ def test_head_marks_a_damaged_payload_and_shows_the_others(runtime, tmp_path):
     put(shard, content)
     found = call("head", path)
     assert found.code == 1
-    assert "3 3 damaged" in found.lines
+    assert "3 3 unreadable" in found.lines
+    assert f"next dataset-rt repair {path} --dry-run says which samples are lost" in found.lines
     assert any(line.startswith("1 1 100.0 kB") for line in found.lines)
     samples = call("head", path, "--json").json["samples"]
     assert "damaged" in samples[3]["payload"]["trouble"]
@@ -234,7 +246,8 @@ def test_cat_writes_to_a_file_and_never_over_one(cache, tmp_path):
     assert file.read_bytes() == numbered(4)[3][0]
     found = call("cat", cache, 1, "-o", file)
     assert found.code == 1
-    assert "exists" in found.err
+    assert f"{file} exists" in found.err
+    assert "--force" in found.err
     assert file.read_bytes() == numbered(4)[3][0]
     assert call("cat", cache, 1, "-o", file, "--force").code == 0
     assert file.read_bytes() == numbered(4)[1][0]

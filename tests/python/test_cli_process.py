@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -13,7 +14,8 @@ from conftest import directory_digest, numbered, put, run_script, written
 
 import dataset_rt as drt
 
-COMMANDS = ["inspect", "head", "stats", "verify", "diff", "cat", "sample", "bench", "unfinished"]
+COMMANDS = ["inspect", "head", "stats", "verify", "repair", "diff", "cat", "sample", "bench"]
+COMMANDS += ["unfinished", "help"]
 
 
 @pytest.mark.parametrize("arguments", [[], *[[name] for name in COMMANDS]], ids=str)
@@ -24,8 +26,57 @@ def test_every_help_has_an_example(arguments):
     assert found.err == ""
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_of_commands_is_whole_and_fits(columns):
+    lines = call("--help", columns=columns).out.splitlines()
+    assert max(map(len, lines)) <= columns
+    begin = lines.index("Commands:") + 1
+    commands = [line.split()[0] for line in lines[begin : lines.index("", begin)]]
+    assert {*COMMANDS, "import", "export"} <= {*commands}
+    assert not any(line.endswith("...") for line in lines[begin:])
+
+
+def test_help_is_a_command_too():
+    for path in ([], ["verify"], ["import"], ["import", "parquet"]):
+        assert call("help", *path) == call(*path, "--help")
+    found = call("help", "verifi")
+    assert found.code == 2
+    assert "no command 'verifi'" in found.err
+
+
 def test_the_script_and_the_version():
     assert spawn("--version").out == f"dataset-rt {drt.__version__}\n"
+    shown = subprocess.run(
+        [sys.executable, "-m", "dataset_rt", "--version"],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert shown.stdout.decode() == f"dataset-rt {drt.__version__}\n"
+
+
+def test_an_error_is_a_document_where_documents_are_asked_for(cache, tmp_path):
+    for arguments, kind, code in (
+        (["head", tmp_path / "nothing"], "NotFound", 1),
+        (["cat", cache, 50], "NotFound", 1),
+        (["head", cache, "--columns", "nope"], "Usage", 2),
+        (["head"], "Usage", 2),
+        (["sample", cache, "--seed", -1], "Usage", 2),
+        (["inspekt"], "Usage", 2),
+    ):
+        found = call(*arguments, "--json")
+        assert found.code == code, arguments
+        error = found.json["error"]
+        assert (error["kind"], error["exit_code"]) == (kind, code)
+        assert error["message"] in found.err
+    # Without it, they are on stderr alone.
+    assert call("head", tmp_path / "nothing").out == ""
+
+
+def test_a_failure_of_the_system_names_the_file(cache, tmp_path):
+    found = call("cat", cache, 0, "-o", tmp_path / "no/file")
+    assert found.code == 1
+    assert found.err == f"dataset-rt: {tmp_path / 'no/file'}: No such file or directory\n"
 
 
 def test_wrong_usage_is_2_and_a_failure_1_without_traceback(cache):

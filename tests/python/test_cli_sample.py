@@ -76,7 +76,7 @@ def test_what_cannot_be_drawn_by_is_wrong_usage(runtime, tmp_path):
     assert call("sample", path, "--weight-by", "label").code == 2
     negative = call("sample", path, "--seed", -1)
     assert negative.code == 2
-    assert negative.err.startswith("dataset-rt: seed: ")
+    assert negative.err.startswith("dataset-rt: --seed: expected a number ")
     assert call("sample", path, "--sampling", "random").code == 2
 
 

@@ -12,7 +12,7 @@ from cli_tools import call
 from conftest import numbered, put, written
 
 import dataset_rt as drt
-from dataset_rt.cli import column_stats
+from dataset_rt.cli import column_stats, kinds
 from dataset_rt.cli.column_stats import ColumnStats
 
 COMPRESSIONS = {
@@ -91,11 +91,55 @@ def test_an_index_that_contradicts_the_manifest_is_an_error(runtime, tmp_path):
     assert "dataset-rt verify" in found.err
 
 
-def test_no_payload_is_read(runtime, tmp_path):
+def test_no_payload_is_read_where_columns_are_named(runtime, tmp_path):
     path = written(runtime, tmp_path, [(b"x" * 5000, {"i": i}) for i in range(100)])
     shard = path / "shards/000000.arrow"
     put(shard, bytes(shard.stat().st_size))
-    assert call("stats", path).code == 0
+    assert call("stats", path, "--columns", "i").code == 0
+    found = call("stats", path)
+    assert found.code == 1
+    assert any(line.startswith("unreadable 100 100.0%") for line in found.lines)
+
+
+def test_kinds_are_those_of_some_payloads_or_of_all(runtime, tmp_path):
+    jpeg = b"\xff\xd8\xff\xe0" + bytes(100)
+    samples = [(jpeg, {}) for _ in range(1200)]
+    samples[7] = samples[900] = (b"", {})
+    samples[34] = (b"404 not found", {})
+    path = written(runtime, tmp_path, samples)
+    found = call("stats", path, "--payloads")
+    assert "2 payloads without any bytes: 7, 900" in found.lines
+    assert found.lines[-3:] == ["JPEG 1,197 99.8%", "empty 2 0.2% 7, 900", "UTF-8 text 1 0.1% 34"]
+    payload = call("stats", path, "--payloads", "--json").json["payload"]
+    assert (payload["empty"], payload["first_empty"], payload["kinds_of"]) == (2, [7, 900], 1200)
+    assert payload["kinds"][1] == {"kind": "empty", "samples": 2, "first": [7, 900]}
+    some = call("stats", path, "--json").json["payload"]
+    # Every kind of evenly spread ones, and what is known exactly is so all the same.
+    assert (some["empty"], some["kinds_of"]) == (2, 500)
+    assert sum(kind["samples"] for kind in some["kinds"]) == 500
+    assert max(some["kinds"][0]["first"]) == 12
+
+
+def test_large_payloads_are_looked_at_in_fewer_samples(runtime, tmp_path, monkeypatch):
+    path = written(runtime, tmp_path, [(b"x" * 10_000, {}) for _ in range(100)])
+    monkeypatch.setattr(kinds, "_BYTES_MAX", 200_000)
+    assert call("stats", path, "--json").json["payload"]["kinds_of"] == 20
+
+
+def test_a_damaged_payload_is_one_that_cannot_be_read(runtime, tmp_path):
+    path = written(runtime, tmp_path, [(bytes([i]) * 100_000, {}) for i in range(6)])
+    shard = path / "shards/000000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[content.index(bytes([3]) * 100_000) + 70_000] ^= 1
+    put(shard, content)
+    for options in ([], ["--payloads"]):
+        found = call("stats", path, "--json", *options)
+        assert found.code == 1
+        assert found.json["payload"]["kinds"][-1] == {
+            "kind": "unreadable",
+            "samples": 1,
+            "first": [3],
+        }
 
 
 def test_batches_together_are_the_whole_column():

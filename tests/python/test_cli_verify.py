@@ -63,7 +63,7 @@ def test_a_sound_cache_is_ok_at_every_level(runtime, tmp_path):
     for level in ("quick", "full", "deep"):
         found = call("verify", path, "--level", level)
         assert found.code == 0
-        assert " ok " in found.lines[0]
+        assert found.lines[0] == f"{path} ok"
         assert f"level {level}" in found.lines[1]
         assert ("payloads were not read" in found.lines[1]) == (level == "quick")
         assert report_of(path, level)["payloads_read"] == (level != "quick")
@@ -85,7 +85,8 @@ def test_the_lost_samples_are_those_that_cannot_be_read(runtime, tmp_path, layou
     assert members(report["samples_lost"]) == lost
     (line,) = [line for line in found.lines if line.startswith("lost")]
     assert line.startswith(f"lost {len(lost)} samples: ")
-    assert f"next dataset-rt repair {path} --into DIR saves all others" in found.lines
+    assert f"next dataset-rt repair {path} --dry-run says what they were" in found.lines
+    assert f"dataset-rt repair {path} --into DIR saves all others" in found.lines
 
 
 def test_a_missing_shard_costs_its_samples_beside_those_of_damaged_blocks(runtime, tmp_path):
@@ -139,6 +140,46 @@ def test_several_caches_are_checked_and_one_bad_one_decides(runtime, tmp_path):
     assert found.code == 1
     assert [report["ok"] for report in found.json["reports"]] == [True, False, True]
     assert not found.json["ok"]
+
+
+def test_samples_are_named_exactly_where_the_index_is_damaged_too(runtime, tmp_path):
+    path = stored(runtime, tmp_path)
+    flip(path / "shards/000000.arrow", 0.5)
+    lost = unreadable(path)
+    flip(path / "index.bin", 0.5)
+    assert members(report_of(path)["samples_lost"]) == lost
+    assert report_of(path)["restorable"] == ["index.bin"]
+
+
+def test_each_cache_of_a_directory_is_checked(runtime, tmp_path):
+    for name in ("one", "two", "bare"):
+        written(runtime, tmp_path, samples()[:20], name=name)
+    assert call("verify", tmp_path).lines[-1] == "3 caches: all ok"
+    flip(tmp_path / "two/shards/000000.arrow", 0.5)
+    (tmp_path / "bare/manifest.json").unlink()
+    found = call("verify", tmp_path)
+    assert (found.code, found.lines[-1]) == (1, "3 caches: 2 DAMAGED")
+    assert "restore manifest.json from a copy, if there is one" in found.out
+    reports = call("verify", tmp_path, "--json").json["reports"]
+    assert {report["path"]: report["ok"] for report in reports} == {
+        str(tmp_path / "bare"): False,
+        str(tmp_path / "one"): True,
+        str(tmp_path / "two"): False,
+    }
+    (empty := tmp_path / "one/more").mkdir()
+    assert call("verify", empty).code == 1
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_every_line_stands_in_its_column_at_any_width(runtime, tmp_path, columns):
+    path = stored(runtime, tmp_path)
+    flip(path / "shards/000000.arrow", *(i / 30 for i in range(1, 30)))
+    for command in (["verify"], ["repair", "--dry-run"]):
+        lines = call(*command, path, columns=columns).out.splitlines()
+        assert max(map(len, lines)) <= columns
+        # What goes on in the next line is indented there.
+        body = [line for line in lines[lines.index("") :] if line and line[:5] != "Lost "]
+        assert all(line.startswith("  ") for line in body)
 
 
 def test_an_unknown_level_is_wrong_usage(cache):

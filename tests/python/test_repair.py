@@ -226,15 +226,16 @@ def command(*arguments):
     return done.code, done.out
 
 
-def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path):
+def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path, monkeypatch):
     pytest.importorskip("typer")
+    monkeypatch.chdir(tmp_path)
     samples = [(bytes([i]) * 5_000, {"number": i, "label": f"l{i}"}) for i in range(60)]
     cache = written(runtime, tmp_path / "caches", samples)
     (cache / "index.bin").unlink()
     code, text = command(cache, "--dry-run")
-    assert (code, "index.bin: it is missing; restorable" in text) == (1, True)
+    assert (code, "restorable  index.bin  it is missing" in text) == (1, True)
     code, text = command(cache)
-    assert (code, "index.bin: it is missing; restored" in text) == (0, True)
+    assert (code, "restored  index.bin  it is missing" in text) == (0, True)
     assert command(cache)[0] == 0
     flip(cache / "shards/000000.arrow", 100_000)
     code, text = command(cache, "--lost", tmp_path / "lost.csv")
@@ -243,7 +244,9 @@ def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path):
     assert "shards/000000.arrow: block 1" in text
     assert " l19" in text
     line = next(line for line in text.splitlines() if "--into" in line)
-    arguments = shlex.split(line.split("dataset-rt repair ")[1])
+    arguments = shlex.split(line.split("dataset-rt repair ")[1].removesuffix("saves all others"))
+    # Into the person's own directory, not beside the damaged cache.
+    assert arguments == [str(cache), "--into", "salvaged"]
     code, text = command(*arguments, "--original-ids", "--json")
     assert code == 0
     document = json.loads(text)
@@ -262,8 +265,61 @@ def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path):
 def test_the_command_says_on_stderr_what_failed(tmp_path):
     pytest.importorskip("typer")
     done = call("repair", tmp_path / "nowhere", "--json")
-    assert (done.code, done.out) == (1, "")
+    assert done.code == 1
     assert "there is no cache at" in done.err
+    assert done.json["error"]["kind"] == "NotFound"
+
+
+def test_lost_samples_are_summed_up_by_what_they_share(runtime, tmp_path):
+    samples = [
+        (bytes(3_000), {"n": i, "patient": f"p{i // 500}", "score": i / 7, "note": None})
+        for i in range(2_000)
+    ]
+    cache = written(runtime, tmp_path, samples)
+    (cache / "shards/000000.arrow").unlink()
+    found = call("repair", cache)
+    assert found.code == 1
+    assert found.lines[:2] == [f"{cache} DAMAGED", "every sample is lost"]
+    assert "lost 2,000 samples: 0 to 1,999" in found.lines
+    start = found.lines.index("Lost by column")
+    assert found.lines[start + 1] == "patient p0 (500), p1 (500), p2 (500), p3 (500)"
+    assert found.lines[start + 2] == ""
+    start = found.lines.index(
+        "Lost samples the first 10; --lost FILE writes all, with every column"
+    )
+    shown = [line.split()[:1] for line in found.lines[start + 2 :][:11]]
+    assert shown == [*([str(i)] for i in range(10)), []]
+
+
+def test_a_whole_copy_of_a_cache_that_must_stay_as_it_is_is_named(runtime, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cache = written(runtime, tmp_path / "caches", numbered(50))
+    whole = call("repair", cache, "--into", "new")
+    assert (whole.code, "no cache was written" in whole.lines[1]) == (0, True)
+    (cache / "index.bin").unlink()
+    # Neither whole nor salvaged: that is no success.
+    found = call("repair", cache, "--into", "new")
+    assert found.code == 1
+    assert found.lines[:2] == [f"{cache} DAMAGED", "no sample is lost; no cache was written"]
+    command = f"dataset-rt repair {cache} --into salvaged --always"
+    assert command in found.out
+    refused = drt.FileUnavailableError("cannot restore index.bin: read-only")
+    with monkeypatch.context() as patched:
+        patched.setattr("dataset_rt.repair.repair_cache", raising(refused))
+        assert command in call("repair", cache).err
+    assert call(*shlex.split(command)[1:]).code == 0
+    assert drt.verify_cache("salvaged/words", level="deep").ok
+    monkeypatch.chdir(cache)
+    assert f"repair . --into {Path('..', 'salvaged')}" in call("repair", ".", "--dry-run").out
+
+
+def raising(error):
+    """A function that raises an error."""
+
+    def fail(*_, **__):
+        raise error
+
+    return fail
 
 
 def test_a_stale_cache_is_not_exchanged_while_it_is_repaired(runtime, tmp_path):

@@ -9,6 +9,7 @@ imports what is slow inside of its functions.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Annotated, Any, NoReturn
@@ -19,7 +20,7 @@ import dataset_rt
 from dataset_rt.cli import exporting, importing
 from dataset_rt.cli.bench import bench
 from dataset_rt.cli.cat import cat
-from dataset_rt.cli.console import tell
+from dataset_rt.cli.console import show_json, tell
 from dataset_rt.cli.diff import diff
 from dataset_rt.cli.head import head
 from dataset_rt.cli.inspecting import inspect
@@ -29,6 +30,7 @@ from dataset_rt.cli.sample import sample
 from dataset_rt.cli.stats import stats
 from dataset_rt.cli.unfinished import unfinished
 from dataset_rt.cli.verify import verify
+from dataset_rt.cli.words import in_words_of_options
 
 _DEBUG = "DATASET_RT_DEBUG"
 
@@ -67,19 +69,43 @@ app.command(**example("dataset-rt inspect caches/words"))(inspect)
 app.command(**example("dataset-rt head caches/words -n 5 --columns label,payload"))(head)
 app.command(**example("dataset-rt stats caches/words --columns label"))(stats)
 app.command(**example("dataset-rt verify caches/* --level deep"))(verify)
-app.command(**example("dataset-rt repair caches/words --into salvaged"))(repair)
+app.command(
+    **example("dataset-rt repair caches/words --into salvaged"),
+    short_help="Restore a damaged cache, or salvage its samples.",
+)(repair)
 app.command(**example("dataset-rt diff caches/words backup/words"))(diff)
 app.command(**example("dataset-rt cat caches/words 17 -o word.bin"))(cat)
 app.command(**example("dataset-rt sample caches/words --balance label"))(sample)
 app.command(**example("dataset-rt bench caches/words --seconds 3"))(bench)
-app.command(**example("dataset-rt repair caches/words --into mended"))(repair)
 app.command(**example("dataset-rt unfinished caches"))(unfinished)
-app.add_typer(importing.app, name="import")
-app.add_typer(exporting.app, name="export")
+app.add_typer(importing.app, name="import", short_help="Make a cache of files of other libraries.")
+app.add_typer(exporting.app, name="export", short_help="Write caches as files of other libraries.")
+
+
+@app.command("help", **example("dataset-rt help import parquet"))
+def show_help(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Whose help.", show_default=False),
+    ] = None,
+) -> None:
+    """Show the help of a command."""
+    found: Any = ctx.find_root()
+    for name in command or []:
+        commands = getattr(found.command, "commands", {})
+        if name not in commands:
+            raise typer.BadParameter(
+                f"no command {name!r}; there are: {', '.join(commands) or 'none below this one'}"
+            )
+        found = type(found)(commands[name], parent=found, info_name=name)
+    typer.echo(found.get_help())
 
 
 def run() -> NoReturn:
     """Run one command line; errors become one message on stderr, without traceback.
+
+    With `--json` they are a document on stdout, too: `{"error": {"kind": ..., ...}}`.
 
     Raises:
         SystemExit: With 0, with 1 for a command that failed or found something wrong, 2 for
@@ -89,15 +115,37 @@ def run() -> NoReturn:
         # What a terminal cannot show comes escaped, instead of ending the command.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        app(prog_name="dataset-rt")
+        # What `typer.Exit` says comes back.
+        code = app(prog_name="dataset-rt", standalone_mode=False)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        if os.environ.get(_DEBUG, "") not in {"", "0"}:
+        if not _is_usage(error) and os.environ.get(_DEBUG, "") not in {"", "0"}:
             raise
-        tell(_message(error))
-        sys.exit(2 if _is_of_an_option(error) else 1)
-    sys.exit(0)
+        sys.exit(_fail(error))
+    sys.exit(code or 0)
+
+
+def _fail(error: Exception) -> int:
+    """Say what went wrong, and return the exit code."""
+    shown: Any = error
+    if _is_usage(error):
+        code, kind, message = int(shown.exit_code), "Usage", str(shown.format_message())
+        shown.show()
+    else:
+        code = 2 if _is_of_an_option(error) else 1
+        kind, message = _kind(error), _message(error)
+        tell(message)
+    if "--json" in sys.argv:
+        # A reader that went away is no second error.
+        with contextlib.suppress(OSError):
+            show_json({"error": {"kind": kind, "message": message, "exit_code": code}})
+    return code
+
+
+def _is_usage(error: Exception) -> bool:
+    # Of click, which typer has inside or beside it, depending on its version.
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
 def _is_of_an_option(error: Exception) -> bool:
@@ -105,15 +153,39 @@ def _is_of_an_option(error: Exception) -> bool:
     return type(error).__name__ == "ValidationError" and hasattr(error, "errors")
 
 
+def _kind(error: Exception) -> str:
+    if _is_of_an_option(error):
+        return "Usage"
+    if isinstance(error, dataset_rt.DatasetRTError):
+        return error.kind
+    return "System" if isinstance(error, OSError) else "Internal"
+
+
 def _message(error: Exception) -> str:
     if _is_of_an_option(error):
         found: Any = error
-        parts = [(part["loc"] or ("options",), part) for part in found.errors()]
         return "; ".join(
-            f"{'.'.join(map(str, place))}: {part['msg']}, found {part['input']!r}"
-            for place, part in parts
+            f"{_option(part['loc'])}: {_of_value(part['msg'])}, found {part['input']!r}"
+            for part in found.errors()
         )
-    if isinstance(error, (dataset_rt.DatasetRTError, OSError)):
-        return str(error)
+    if isinstance(error, dataset_rt.DatasetRTError):
+        return in_words_of_options(str(error))
+    if isinstance(error, OSError):
+        # Without the number, which says nothing to anybody.
+        named = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return f"{named}{error.strerror}" if error.strerror else str(error)
     kind = type(error).__name__
     return f"{kind}: {error}; {_DEBUG}=1 shows where, please report it"
+
+
+def _option(place: tuple[str | int, ...]) -> str:
+    """Return the option that sets a field of a configuration: they have the same names."""
+    return "--" + ".".join(map(str, place)).replace("_", "-") if place else "options"
+
+
+def _of_value(message: str) -> str:
+    """Return a message of pydantic in words of a command line."""
+    words = message.removeprefix("Value error, ")
+    for bound in ("greater", "less"):
+        words = words.replace(f"Input should be {bound}", f"expected a number {bound}")
+    return words.replace("Input should be", "expected")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_rt import _native
 from dataset_rt.errors import DatasetRTError, InvalidInputError, NotFoundError, UnsupportedError
-from dataset_rt.verification import Finding, verify_cache
+from dataset_rt.verification import Finding, VerificationLevel, VerificationReport, verify_cache
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
@@ -54,11 +54,35 @@ def is_cache(path: Path) -> bool:
         return False
 
 
+def is_remains(path: Path) -> bool:
+    """Whether `path` holds what a cache has beside its manifest, which is gone."""
+    others = ("index.bin", "metadata.arrow", "digests.bin")
+    try:
+        return (
+            not is_cache(path)
+            and (path / "shards").is_dir()
+            and any((path / name).exists() for name in others)
+        )
+    except OSError:
+        return False
+
+
+def report_of_remains(path: Path, level: VerificationLevel) -> VerificationReport:
+    """Return what a verification finds where the manifest is gone."""
+    lacks = Finding("F01", "error", MANIFEST, "", "the manifest of a cache", "nothing")
+    return VerificationReport(path, level, False, (lacks,), 0, 0)
+
+
 def caches_below(path: Path) -> list[Path]:
-    """Return the caches in a directory, by name; none where it cannot be listed."""
+    """Return the caches in a directory, by name; none where it cannot be listed.
+
+    One whose manifest is gone is among them: that it is damaged must not hide it.
+    """
     try:
         return sorted(
-            entry for entry in path.iterdir() if not entry.name.startswith(".") and is_cache(entry)
+            entry
+            for entry in path.iterdir()
+            if not entry.name.startswith(".") and (is_cache(entry) or is_remains(entry))
         )
     except OSError:
         return []
@@ -105,6 +129,8 @@ def anatomy_of(path: Path) -> Anatomy:
         InvalidInputError: `path` is no path.
     """
     trouble, is_newer = None, False
+    if is_remains(path):
+        return Anatomy(path, {}, report_of_remains(path, "quick").findings, None, False)
     try:
         manifest = json.loads(_native.NativeCache(str(path)).manifest_json())
     except (NotFoundError, InvalidInputError):

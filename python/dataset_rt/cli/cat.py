@@ -14,7 +14,7 @@ from dataset_rt.cli.options import CacheArgument
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.rows import rows_of
 from dataset_rt.cli.text import size
-from dataset_rt.errors import InvalidInputError, SampleNotFoundError
+from dataset_rt.errors import ConflictError, InvalidInputError, SampleNotFoundError
 
 
 def cat(
@@ -51,8 +51,13 @@ def cat(
         return
     payload = opened.payload(sample_id)
     if output is not None:
-        with output.open("wb" if force else "xb") as file:
-            file.write(payload)
+        try:
+            with output.open("wb" if force else "xb") as file:
+                file.write(payload)
+        except FileExistsError:
+            raise ConflictError(
+                f"{output} exists: choose another file, or replace it with --force"
+            ) from None
         return
     head = payload.slice(0, min(HEAD_BYTES, payload.size)).to_pybytes()
     kind = payload_kind(head, payload.size)

@@ -10,39 +10,42 @@ import polars as pl
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from dataset_rt.cache import Cache
+    from dataset_rt.cli.survivors import Runs
 
 PAYLOAD = "payload"
 
 
 @dataclass(slots=True)
 class Comparison:
-    """What differs in the samples that both have.
+    """What differs in the samples that both give.
 
     Attributes:
         compared: Samples compared.
         differing: Samples with any difference.
         by_column: Differing samples of each column compared, the payload last.
         first: The first of them: sample, names that differ, and both rows.
+        bags: Of each side, a digest of 128 bits of its samples in any order; `None` when a column
+            has values of several parts.
     """
 
     compared: int = 0
     differing: int = 0
     by_column: dict[str, int] = field(default_factory=dict)
     first: tuple[int, list[str], dict[str, Any], dict[str, Any]] | None = None
+    bags: list[tuple[int, int] | None] = field(default_factory=lambda: [(0, 0), (0, 0)])
 
 
-def compare(a: Cache, b: Cache, names: list[str], on_progress: Callable[[int], None]) -> Comparison:
-    """Compare the columns `names` and the payloads, sample by sample in order of the cache.
+def compare(a: Runs, b: Runs, names: list[str], on_progress: Callable[[int], None]) -> Comparison:
+    """Compare the columns `names` and the payloads of samples with the same id.
 
     Args:
-        a: One cache.
-        b: Another one.
+        a: Samples of one cache, with these columns.
+        b: Samples of another one.
         names: Stored columns that have one type in both.
         on_progress: Called with the samples compared so far.
     """
     found = Comparison(by_column=dict.fromkeys([*names, PAYLOAD], 0))
-    for left, right in _aligned(a, b, [*names, PAYLOAD]):
+    for start, left, right in _aligned(a, b):
         differs_anywhere = None
         masks: dict[str, pl.Series] = {}
         for name in found.by_column:
@@ -55,27 +58,55 @@ def compare(a: Cache, b: Cache, names: list[str], on_progress: Callable[[int], N
             if found.first is None:
                 row = int(differs_anywhere.arg_true()[0])
                 found.first = (
-                    found.compared + row,
+                    start + row,
                     [name for name, mask in masks.items() if mask[row]],
                     _row(left, row),
                     _row(right, row),
                 )
+        found.bags = [
+            _added(bag, batch) for bag, batch in zip(found.bags, (left, right), strict=True)
+        ]
         found.compared += left.num_rows
         on_progress(found.compared)
     return found
 
 
-def _aligned(
-    a: Cache, b: Cache, names: list[str]
-) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Return batches of equal length of the rows that both have."""
-    lefts, rights = iter(a.to_arrow(names)), iter(b.to_arrow(names))
-    left, right = next(lefts, None), next(rights, None)
+def _aligned(a: Runs, b: Runs) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
+    """Return batches of equal length of the samples that both have, and the id of their first."""
+    left, right = next(a, None), next(b, None)
     while left is not None and right is not None:
-        rows = min(left.num_rows, right.num_rows)
-        yield left.slice(0, rows), right.slice(0, rows)
-        left = left.slice(rows) if rows < left.num_rows else next(lefts, None)
-        right = right.slice(rows) if rows < right.num_rows else next(rights, None)
+        start = max(left[0], right[0])
+        ours, theirs = (
+            batch.slice(min(start - begin, len(batch))) for begin, batch in (left, right)
+        )
+        rows = min(ours.num_rows, theirs.num_rows)
+        if rows:
+            yield start, ours.slice(0, rows), theirs.slice(0, rows)
+        left = (start + rows, ours.slice(rows)) if rows < ours.num_rows else next(a, None)
+        right = (start + rows, theirs.slice(rows)) if rows < theirs.num_rows else next(b, None)
+
+
+def _added(bag: tuple[int, int] | None, batch: pa.RecordBatch) -> tuple[int, int] | None:
+    """Return a bag with the samples of one more batch in it: two sums of 64-bit hashes of rows."""
+    if bag is None or any(pa.types.is_nested(column.type) for column in batch.columns):
+        return None
+    # Floats by their bits, in which zeros differ, too.
+    frame = pl.DataFrame(
+        {
+            name: column.view(pa.int64() if column.type == pa.float64() else pa.int32())
+            if pa.types.is_floating(column.type)
+            else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            if not pa.types.is_null(column.type)
+        }
+    )
+    one, two = (_sum(frame.hash_rows(seed=seed)) for seed in (1, 2))
+    return (bag[0] + one) % 2**64, (bag[1] + two) % 2**64
+
+
+def _sum(hashes: pl.Series) -> int:
+    # Halves, because Polars does not say what becomes of a sum beyond 64 bits.
+    return int((hashes & 0xFFFF_FFFF).sum()) + (int((hashes // 2**32).sum()) << 32)
 
 
 def _differs(left: pa.Array, right: pa.Array) -> pl.Series:

@@ -97,6 +97,15 @@ def paragraph(text: str, style: str = "") -> RenderableType:
     return Padding(styled(text, style), (0, 0, 0, 2), expand=False)
 
 
+def heading(title: str, note: str = "", style: str = "dim") -> RenderableType:
+    """Return the heading of a part and what is said beside it, which may take several lines."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(styled(title), styled(note, style))
+    return grid
+
+
 def facts(rows: Iterable[tuple[str, str | Text]]) -> RenderableType:
     """Return names and values side by side, indented."""
     grid = Table.grid(padding=(0, 2, 0, 0))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
-from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,18 +11,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.caches import open_existing
-from dataset_rt.cli.console import line, paragraph, show, show_json, styled, table, width
+from dataset_rt.cli.console import facts, line, paragraph, show, show_json, styled, table, width
+from dataset_rt.cli.fitting import Columns, fitting
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.rows import rows_of
 from dataset_rt.cli.text import count, cut, path_text, safe, size, value_text
+from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import DatasetRTError
-from dataset_rt.progress import cells
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
 
-_VALUE_CELLS_MAX = 24
 _COLUMNS_READ = 60
 """Columns looked at without `--columns`: more fit no terminal."""
 _PREVIEW_BYTES = 8
@@ -53,7 +53,7 @@ def head(
     """Show the first samples as a table.
 
     Payloads are named by what their first bytes look like. They are read and verified; one that
-    is damaged is marked, and the exit code is 1 then.
+    cannot be read is marked, and the exit code is 1 then.
     """
     opened = open_existing(cache)
     if start >= opened.num_samples:
@@ -79,7 +79,7 @@ def _payload(cache: Cache, i: int) -> _Payload:
     try:
         payload = cache.payload(i)
     except DatasetRTError as error:
-        return _Payload(trouble=str(error))
+        return _Payload(trouble=in_words_of_options(str(error)))
     start = payload.slice(0, min(HEAD_BYTES, payload.size)).to_pybytes()
     return _Payload(payload.size, payload_kind(start, payload.size), start)
 
@@ -112,12 +112,12 @@ def _drawn(
     payloads: list[_Payload],
     is_chosen: bool,
 ) -> list[RenderableType]:
-    left = _Columns([">sample"], [[styled(str(sample))] for sample in samples])
-    right = _Columns([], [[] for _ in rows])
+    left = Columns([">sample"], [[styled(str(sample))] for sample in samples])
+    right = Columns([], [[] for _ in rows])
     if payloads:
-        right = _Columns([">payload", "kind", "begins with"], [_payload_cells(p) for p in payloads])
+        right = Columns([">payload", "kind", "begins with"], [_payload_cells(p) for p in payloads])
     room = width() - 2 - left.cells() - right.cells()
-    middle, shown = _fitting(rows, room, is_chosen)
+    middle, shown = fitting(rows, room, is_chosen=is_chosen)
     whole = left.beside(middle).beside(right)
     title = f"samples {samples[0]:,} to {samples[-1]:,} of {cache.num_samples:,}"
     parts: list[RenderableType] = [
@@ -132,52 +132,16 @@ def _drawn(
     # Samples of one damaged block have one message.
     troubles = dict.fromkeys(payload.trouble for payload in payloads if payload.trouble)
     parts += [paragraph(trouble, "red") for trouble in troubles]
+    if troubles:
+        here = shlex.quote(str(cache.path))
+        next_command = f"dataset-rt repair {here} --dry-run says which samples are lost"
+        parts.append(facts([("next", next_command)]))
     return parts
-
-
-def _fitting(rows: list[dict[str, Any]], room: int, is_chosen: bool) -> tuple[_Columns, list[str]]:
-    """Return the first columns that fit `room` cells, one at least, and their names."""
-    columns = _Columns([], [[] for _ in rows])
-    shown: list[str] = []
-    for name in rows[0]:
-        is_number = all(type(row[name]) in {int, float, NoneType} for row in rows)
-        heading = (">" if is_number else "") + cut(safe(name), _VALUE_CELLS_MAX)
-        wider = columns.beside(_Columns([heading], [[_cell(row[name])] for row in rows]))
-        # What was asked for by name is cut rather than left out.
-        if wider.cells() > room and shown and not is_chosen:
-            break
-        columns = wider
-        shown.append(name)
-    return columns, shown
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Columns side by side; a heading with `>` stands to the right."""
-
-    headings: list[str]
-    rows: list[list[Text]]
-
-    def cells(self) -> int:
-        """Return the cells that they take when nothing is cut, the gaps behind them included."""
-        return sum(
-            2 + max(cells(heading.removeprefix(">")), *(cells(str(row[i])) for row in self.rows))
-            for i, heading in enumerate(self.headings)
-        )
-
-    def beside(self, other: _Columns) -> _Columns:
-        """Return these columns and the others on their right."""
-        rows = [[*left, *right] for left, right in zip(self.rows, other.rows, strict=True)]
-        return _Columns([*self.headings, *other.headings], rows)
-
-
-def _cell(value: object) -> Text:
-    return styled(value_text(value, _VALUE_CELLS_MAX), "dim" if value is None else "")
 
 
 def _payload_cells(payload: _Payload) -> list[Text]:
     if payload.trouble:
-        return [styled("damaged", "bold red"), styled(""), styled("")]
+        return [styled("unreadable", "bold red"), styled(""), styled("")]
     if payload.kind.endswith("text"):
         preview = value_text(payload.head.decode("utf-8", "ignore"), _PREVIEW_BYTES * 2 + 3)
     else:

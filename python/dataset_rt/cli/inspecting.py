@@ -11,7 +11,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.caches import Anatomy, anatomy_of, caches_below, hint, is_cache
+from dataset_rt.cli.caches import Anatomy, anatomy_of, caches_below, hint, is_cache, is_remains
 from dataset_rt.cli.console import facts, line, paragraph, show, show_json, styled, table
 from dataset_rt.cli.findings import findings_table
 from dataset_rt.cli.options import JsonOption, given_path
@@ -52,7 +52,7 @@ def inspect(
     Reads the manifest and the structure of the files; no payload. What is known of a damaged
     cache is shown, and what is wrong with it; the exit code is 1 then.
     """
-    if cache.is_dir() and not is_cache(cache):
+    if cache.is_dir() and not is_cache(cache) and not is_remains(cache):
         is_fine = _show_directory(cache, as_json)
     else:
         try:

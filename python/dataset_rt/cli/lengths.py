@@ -13,6 +13,8 @@ _RECORD_BYTES = 16
 _PIECE_RECORDS = 2**18
 """Records read at once: 4 MiB."""
 
+_NAMED_MAX = 5
+
 
 @dataclass(slots=True)
 class Lengths:
@@ -25,6 +27,7 @@ class Lengths:
         min: Shortest, in bytes.
         max: Longest, in bytes.
         buckets: Payloads by size: `b` counts those of `[2**(b - 1), 2**b)` bytes, 0 the empty.
+        first_empty: The first samples whose payload is empty.
     """
 
     raw_bytes: int = 0
@@ -32,6 +35,12 @@ class Lengths:
     min: int = 2**63
     max: int = 0
     buckets: dict[int, int] = field(default_factory=dict)
+    first_empty: list[int] = field(default_factory=list)
+
+    @property
+    def empty(self) -> int:
+        """Payloads without any bytes."""
+        return self.buckets.get(0, 0)
 
 
 def lengths_of(path: Path, manifest: dict[str, Any]) -> Lengths:
@@ -66,6 +75,9 @@ def lengths_of(path: Path, manifest: dict[str, Any]) -> Lengths:
             stored = frame["word"].gather_every(4, 2)
             raw = frame["word"].gather_every(4, 3)
             _add(found, raw, stored, pl)
+            if len(found.first_empty) < _NAMED_MAX:
+                empty = (raw == 0).arg_true().head(_NAMED_MAX - len(found.first_empty))
+                found.first_empty += [samples - left + row for row in empty]
             left -= records
     if found.raw_bytes != manifest["payload_bytes_total"]:
         expected = f"payloads of {manifest['payload_bytes_total']} bytes together"

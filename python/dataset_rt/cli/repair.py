@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dataset_rt.cli.console import line, show, show_json, table
+from dataset_rt.cli.console import show, show_json
 from dataset_rt.cli.options import CacheArgument, JsonOption, given_path
-from dataset_rt.cli.text import counted, safe, value_text
+from dataset_rt.errors import FileUnavailableError
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.console import RenderableType
 
-    from dataset_rt.repair import LostSamples, RepairReport, SalvageReport
-
-_LOST_SHOWN = 10
-_COLUMNS_SHOWN = 8
+    from dataset_rt.repair import RepairReport, SalvageReport
 
 
 def repair(
@@ -53,7 +48,7 @@ def repair(
         typer.Option("--original-ids", help="Keep the old ids as column original_sample_id."),
     ] = False,
     always: Annotated[
-        bool, typer.Option("--always", help="Salvage even where no sample is lost.")
+        bool, typer.Option("--always", help="Make the new cache even where no sample is lost.")
     ] = False,
     unproven: Annotated[
         bool,
@@ -80,18 +75,17 @@ def repair(
 
     Shards cannot be: --into writes every sample that is right into a new cache.
 
-    The exit code is 0 when the cache is whole or was salvaged, 1 when something is lost.
+    The exit code is 0 when the cache is whole now or was salvaged, and 1 otherwise.
     """
     if into is None and (name or original_ids or always or unproven):
         raise typer.BadParameter("--name, --original-ids, --always and --unproven need --into")
     if into is not None and dry_run:
         raise typer.BadParameter("--dry-run changes nothing, --into writes a cache: leave one out")
+    from dataset_rt.cli.losses import drawn, repair_command  # noqa: PLC0415 - Polars
     from dataset_rt.repair import repair_cache, salvage_cache  # noqa: PLC0415 - slow to import
 
     report: RepairReport | SalvageReport
-    if into is None:
-        report = repair_cache(cache, dry_run=dry_run)
-    else:
+    if into is not None:
         report = salvage_cache(
             cache,
             into,
@@ -100,45 +94,23 @@ def repair(
             original_ids=original_ids,
             always=always,
         )
+    else:
+        try:
+            report = repair_cache(cache, dry_run=dry_run)
+        except FileUnavailableError as error:
+            copying = repair_command(cache, "--into", "--always")
+            raise FileUnavailableError(
+                f"{error}; to leave the cache as it is: {copying}"
+            ) from error
     lost = report.lost_metadata() if report.lost and (lost_to or not as_json) else None
     if lost_to is not None and lost is not None:
         _write_csv(lost, lost_to)
     if as_json:
         show_json(json.loads(report.to_json()))
     else:
-        show(*(line(text) for text in str(report).split("\n")))
-        if lost is not None:
-            show(*_drawn(lost))
-        if into is None and not report:
-            show(*(line(text) for text in _advice(cache, report.lost, dry_run=dry_run)))
-    is_fine = bool(report) or (into is not None and not report.lost)
-    raise typer.Exit(0 if is_fine else 1)
-
-
-def _drawn(lost: pl.DataFrame) -> list[RenderableType]:
-    """What is known of the first lost samples, so that a person can name them."""
-    if lost.width < 2:
-        return []
-    shown = lost[:, : _COLUMNS_SHOWN + 1].head(_LOST_SHOWN)
-    rows = [[value_text(value) for value in row] for row in shown.iter_rows()]
-    parts = [
-        line("what is known of the lost samples (null: nothing, or it was null):"),
-        table(shown.columns, rows, flexible=shown.columns[1:]),
-    ]
-    if lost.height > _LOST_SHOWN or lost.width > shown.width:
-        rest = counted(lost.height, "sample")
-        parts.append(line(f"  --lost FILE writes all columns of all {rest}"))
-    return parts
-
-
-def _advice(cache: Path, lost: tuple[LostSamples, ...], *, dry_run: bool) -> list[str]:
-    """The command to type next."""
-    here = shlex.quote(str(cache))
-    target = shlex.quote(str(cache.absolute().parent / "salvaged"))
-    what = "the rest" if lost else "all samples, none is lost,"
-    restore = [f"to restore what can be restored: dataset-rt repair {here}"] if dry_run else []
-    salvage = f"to salvage {what} into a new cache: dataset-rt repair {here} --into {target}"
-    return [safe(text) for text in (*restore, salvage)]
+        show(*drawn(report, lost))
+    is_whole = not report.files and not report.lost
+    raise typer.Exit(0 if report or is_whole else 1)
 
 
 def _write_csv(lost: pl.DataFrame, path: Path) -> None:

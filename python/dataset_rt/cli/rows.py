@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dataset_rt.cache import Cache
+
+
+def batches_of(cache: Cache, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Return the columns of all samples in order, some of which may be `payload`.
+
+    As `cache.to_arrow(names)`, but errors keep their class: pyarrow wraps them into its own.
+    """
+    return cache._native.face().select(names).batches()
 
 
 def rows_of(cache: Cache, names: list[str], start: int, stop: int) -> list[dict[str, Any]]:
@@ -14,7 +25,7 @@ def rows_of(cache: Cache, names: list[str], start: int, stop: int) -> list[dict[
         return [{} for _ in range(start, stop)]
     rows: list[dict[str, Any]] = []
     begin = 0
-    for batch in cache.to_arrow(names):
+    for batch in batches_of(cache, names):
         end = begin + batch.num_rows
         if end > start:
             first = max(start, begin)

@@ -1,4 +1,4 @@
-"""`stats`: each column and the payload sizes of a cache in numbers."""
+"""`stats`: each column, the payload sizes and the kinds of payloads of a cache in numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.caches import open_existing
-from dataset_rt.cli.console import bar, line, show, show_json, styled, table
+from dataset_rt.cli.console import bar, heading, line, paragraph, show, show_json, styled, table
+from dataset_rt.cli.kinds import UNREADABLE, Kinds, kinds_of_all, kinds_of_some
 from dataset_rt.cli.lengths import Lengths, lengths_of
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.progress import counting
-from dataset_rt.cli.text import count, cut, path_text, share, size, value_text
+from dataset_rt.cli.rows import batches_of
+from dataset_rt.cli.text import count, counted, cut, path_text, share, size, value_text
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
@@ -23,6 +25,7 @@ _COLUMNS_SHOWN = 40
 _TOP_JSON = 20
 _TOP_COLUMNS_SHOWN = 12
 _BAR_CELLS = 24
+_KINDS_SHOWN = 12
 
 
 def stats(
@@ -31,12 +34,19 @@ def stats(
     top: Annotated[
         int, typer.Option("--top", metavar="N", min=0, max=1000, help="Most frequent values shown.")
     ] = 5,
+    all_payloads: Annotated[
+        bool,
+        typer.Option("--payloads", help="Look at every payload for its kind, not at 500 of them."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show columns and payload sizes in numbers.
+    """Show columns, payload sizes and kinds in numbers.
 
     Columns are read batch by batch, in bounded memory. Payload sizes come from the index of the
-    cache; no payload is read.
+    cache. Kinds are what the first bytes look like, of 500 payloads or 64 MiB spread evenly; with
+    --payloads of all. The exit code is 1 when one of these cannot be read.
+
+    With --columns that name no payload, none is read.
     """
     opened = open_existing(cache)
     names, with_payloads = stored_columns(opened, columns)
@@ -45,10 +55,14 @@ def stats(
         hidden = max(0, len(names) - _COLUMNS_SHOWN)
         names = names[:_COLUMNS_SHOWN]
     found = _column_stats(opened, names)
-    lengths = lengths_of(cache, opened.manifest) if with_payloads else None
+    lengths, kinds = None, None
+    if with_payloads:
+        lengths = lengths_of(cache, opened.manifest)
+        kinds = _kinds(opened, lengths, all_payloads)
+    exit_code = 1 if kinds and UNREADABLE in kinds.counts else 0
     if as_json:
-        show_json(_document(opened, found, lengths))
-        return
+        show_json(_document(opened, found, lengths, kinds))
+        raise typer.Exit(exit_code)
     parts: list[RenderableType] = [
         line((path_text(opened.path), "bold"), f"  {count(opened.num_samples)} samples")
     ]
@@ -58,9 +72,18 @@ def stats(
         parts.append(line((f"  {count(hidden)} more columns: name them with --columns", "dim")))
     if top:
         parts += _top_tables(found, top)
-    if lengths:
+    if lengths and kinds:
         parts += [Text(), *_payload_parts(lengths, opened.num_samples)]
+        parts += [Text(), *_kinds_parts(kinds, opened.num_samples)]
     show(*parts)
+    raise typer.Exit(exit_code)
+
+
+def _kinds(cache: Cache, lengths: Lengths, is_all: bool) -> Kinds:
+    if not is_all:
+        return kinds_of_some(cache, lengths.raw_bytes / cache.num_samples)
+    with counting(f"reading {cache.path.name}", cache.num_samples) as on_progress:
+        return kinds_of_all(cache, on_progress)
 
 
 def _column_stats(cache: Cache, names: list[str]) -> list[ColumnStats]:
@@ -74,7 +97,7 @@ def _column_stats(cache: Cache, names: list[str]) -> list[ColumnStats]:
         return found
     with counting(f"reading {cache.path.name}", cache.num_samples) as on_progress:
         done = 0
-        for batch in cache.to_arrow(names):
+        for batch in batches_of(cache, names):
             for column, array in zip(found, batch.columns, strict=True):
                 column.add(pl.Series(array))
             done += batch.num_rows
@@ -84,7 +107,9 @@ def _column_stats(cache: Cache, names: list[str]) -> list[ColumnStats]:
     return found
 
 
-def _document(cache: Cache, found: list[ColumnStats], lengths: Lengths | None) -> dict[str, Any]:
+def _document(
+    cache: Cache, found: list[ColumnStats], lengths: Lengths | None, kinds: Kinds | None
+) -> dict[str, Any]:
     return {
         "path": str(cache.path),
         "samples": cache.num_samples,
@@ -105,13 +130,20 @@ def _document(cache: Cache, found: list[ColumnStats], lengths: Lengths | None) -
             for column in found
         ],
         "payload": None
-        if lengths is None
+        if lengths is None or kinds is None
         else {
             "raw_bytes": lengths.raw_bytes,
             "stored_bytes": lengths.stored_bytes,
             "min_bytes": lengths.min,
             "mean_bytes": lengths.raw_bytes / cache.num_samples,
             "max_bytes": lengths.max,
+            "empty": lengths.empty,
+            "first_empty": lengths.first_empty,
+            "kinds_of": kinds.looked_at,
+            "kinds": [
+                {"kind": kind, "samples": number, "first": first}
+                for kind, number, first in kinds.by_frequency()
+            ],
             "histogram": [
                 {"begin_bytes": begin, "end_bytes": end, "samples": number}
                 for begin, end, number in _histogram(lengths)
@@ -204,10 +236,40 @@ def _payload_parts(lengths: Lengths, samples: int) -> list[RenderableType]:
         )
         for begin, end, number in histogram
     ]
-    return [
-        line(("Payloads", "bold"), f"  {summary}"),
+    parts = [
+        heading("Payloads", summary, style=""),
         table((">size", ">samples", ">share", ""), rows),
     ]
+    if lengths.empty:
+        text = f"{counted(lengths.empty, 'payload')} without any bytes: "
+        parts.append(paragraph(text + _named(lengths.first_empty, lengths.empty), "yellow"))
+    return parts
+
+
+def _kinds_parts(kinds: Kinds, samples: int) -> list[RenderableType]:
+    looked_at = (
+        f"of all {count(samples)} payloads"
+        if kinds.looked_at == samples
+        else f"of {count(kinds.looked_at)} payloads, evenly spread; --payloads looks at all"
+    )
+    rows = [
+        (
+            styled(kind, "bold red" if kind == UNREADABLE else "cyan"),
+            count(number),
+            share(number / kinds.looked_at),
+            # Those of most samples tell nothing.
+            "" if kind != UNREADABLE and 2 * number > kinds.looked_at else _named(first, number),
+        )
+        for kind, number, first in kinds.by_frequency()[:_KINDS_SHOWN]
+    ]
+    return [
+        heading("Kinds", looked_at),
+        table(("kind", ">payloads", ">share", "samples"), rows, folding=("samples",)),
+    ]
+
+
+def _named(first: list[int], total: int) -> str:
+    return ", ".join(map(count, first)) + (", ..." if total > len(first) else "")
 
 
 def _histogram(lengths: Lengths) -> list[tuple[int, int, int]]:

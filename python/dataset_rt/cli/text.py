@@ -141,3 +141,14 @@ def ranges_text(ranges: Iterable[tuple[int, int]], shown_max: int = 8) -> str:
     ]
     rest = len(named) - shown_max
     return ", ".join(named[:shown_max]) + (f" and {rest:,} more ranges" if rest > 0 else "")
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ordered ranges with neighbouring ones made one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return found

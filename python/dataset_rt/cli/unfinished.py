@@ -13,6 +13,7 @@ from rich.text import Text
 from dataset_rt.cli.console import line, show, show_json, styled, table
 from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.text import count, counted, cut, path_text, size
+from dataset_rt.errors import NotFoundError
 from dataset_rt.unfinished import UnfinishedWrite, remove_unfinished_write, unfinished_writes
 
 
@@ -38,7 +39,7 @@ def unfinished(
     removed for that.
     """
     for name in remove or []:
-        remove_unfinished_write(directory, name)
+        _remove(directory, name)
     left = unfinished_writes(directory)
     if as_json:
         document = {"path": str(directory), "removed": remove or []}
@@ -49,6 +50,17 @@ def unfinished(
     show(line((path_text(directory), "bold"), f"  {counted(len(left), 'unfinished write')}"))
     if left:
         show(Text(), unfinished_table(left))
+
+
+def _remove(directory: Path, name: str) -> None:
+    try:
+        remove_unfinished_write(directory, name)
+    except NotFoundError:
+        names = [write.source_name for write in unfinished_writes(directory)]
+        raise NotFoundError(
+            f"there is no unfinished write of {name!r} in {directory}; there are: "
+            f"{', '.join(names) or 'none'}"
+        ) from None
 
 
 def unfinished_document(writes: Sequence[UnfinishedWrite]) -> list[dict[str, Any]]:

@@ -6,20 +6,29 @@ import shlex
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.caches import anatomy_of, hint
+from dataset_rt.cli.caches import (
+    MANIFEST,
+    anatomy_of,
+    caches_below,
+    hint,
+    is_cache,
+    is_remains,
+    report_of_remains,
+)
 from dataset_rt.cli.console import facts, line, show, show_json, styled
 from dataset_rt.cli.findings import findings_table
-from dataset_rt.cli.options import CachesArgument, JsonOption
+from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.progress import reading
-from dataset_rt.cli.text import counted, path_text, ranges_text, seconds, size
+from dataset_rt.cli.text import count, counted, joined, path_text, ranges_text, seconds, size
+from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import DatasetRTError, NotFoundError
-from dataset_rt.verification import VerificationReport, verify_cache
+from dataset_rt.verification import VerificationLevel, VerificationReport, verify_cache
 
 if TYPE_CHECKING:
     from dataset_rt.repair import RepairReport
@@ -44,13 +53,7 @@ class _Outcome:
         """Return the lost samples as joined ranges `[start, stop)`, `None` if nobody knows."""
         if self.repair is None:
             return [] if self.report.ok else None
-        joined: list[tuple[int, int]] = []
-        for samples in self.repair.lost:
-            if joined and samples.start <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], samples.stop)
-            else:
-                joined.append((samples.start, samples.stop))
-        return joined
+        return joined((samples.start, samples.stop) for samples in self.repair.lost)
 
     def restorable(self) -> list[str]:
         """Return the damaged files that the other files can restore."""
@@ -59,9 +62,17 @@ class _Outcome:
 
 
 def verify(
-    caches: CachesArgument,
+    caches: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH",
+            help="Caches, or directories with caches in them.",
+            show_default=False,
+            parser=given_path,
+        ),
+    ],
     level: Annotated[
-        Literal["quick", "full", "deep"],
+        VerificationLevel,
         typer.Option(
             "--level",
             "-l",
@@ -73,21 +84,37 @@ def verify(
 ) -> None:
     """Check caches, and name the samples that damage has cost.
 
-    The exit code is 1 when anything is found. Nothing is ever changed.
+    Of a directory with caches in it, each is checked. The exit code is 1 when anything is found.
+    Nothing is ever changed.
     """
     outcomes = []
-    for number, path in enumerate(caches):
+    for number, path in enumerate(_each(caches)):
         outcome = _check(path, level)
         outcomes.append(outcome)
         if not as_json:
             show(*([Text()] if number and not outcome.report.ok else []), *_drawn(outcome))
     is_fine = all(outcome.report.ok for outcome in outcomes)
+    if len(outcomes) > 1 and not as_json:
+        bad = sum(not outcome.report.ok for outcome in outcomes)
+        verdict = (f"{count(bad)} DAMAGED", "bold red") if bad else ("all ok", "bold green")
+        show(Text(), line(f"{counted(len(outcomes), 'cache')}: ", verdict))
     if as_json:
         show_json({"ok": is_fine, "reports": [_document(outcome) for outcome in outcomes]})
     raise typer.Exit(0 if is_fine else 1)
 
 
-def _check(path: Path, level: Literal["quick", "full", "deep"]) -> _Outcome:
+def _each(paths: list[Path]) -> list[Path]:
+    """Return the paths, each directory of caches replaced by its caches."""
+    found = []
+    for path in paths:
+        below = [] if is_cache(path) or is_remains(path) else caches_below(path)
+        found += below or [path]
+    return found
+
+
+def _check(path: Path, level: VerificationLevel) -> _Outcome:
+    if is_remains(path):
+        return _Outcome(report_of_remains(path, level), None, "nothing proves any sample", 0.0)
     try:
         sizes = anatomy_of(path).sizes_on_disk()
     except NotFoundError as error:
@@ -107,7 +134,7 @@ def _check(path: Path, level: Literal["quick", "full", "deep"]) -> _Outcome:
             with reading("looking for lost samples", total):
                 repair = repair_cache(path, dry_run=True)
         except DatasetRTError as error:
-            trouble = str(error)
+            trouble = in_words_of_options(str(error))
     return _Outcome(report, repair, trouble, duration)
 
 
@@ -131,16 +158,12 @@ def _document(outcome: _Outcome) -> dict[str, Any]:
 def _drawn(outcome: _Outcome) -> list[RenderableType]:
     report = outcome.report
     verdict = ("ok", "bold green") if report.ok else ("DAMAGED", "bold red")
-    parts: list[RenderableType] = [
-        line(
-            (path_text(report.path), "bold"),
-            "  ",
-            verdict,
-            f"  {counted(report.files_checked, 'file')}, {size(report.bytes_checked)} checked in "
-            f"{seconds(outcome.seconds)}",
-        ),
-        line((f"  level {report.level}: {_CHECKED[report.level]}", "dim")),
+    checked = f"{counted(report.files_checked, 'file')}, {size(report.bytes_checked)}"
+    rows = [
+        ("level", f"{report.level}: {_CHECKED[report.level]}"),
+        ("checked", f"{checked} in {seconds(outcome.seconds)}"),
     ]
+    parts = [line((path_text(report.path), "bold"), "  ", verdict), facts(rows)]
     if not report.ok:
         parts += [Text(), findings_table(report.findings), Text(), *_losses(outcome)]
     return parts
@@ -148,22 +171,28 @@ def _drawn(outcome: _Outcome) -> list[RenderableType]:
 
 def _losses(outcome: _Outcome) -> list[RenderableType]:
     lost, path = outcome.lost(), shlex.quote(str(outcome.report.path))
+    files = " and ".join(outcome.restorable())
     rows: list[tuple[str, str | Text]] = []
     if lost:
-        text = (
-            f"{counted(sum(stop - start for start, stop in lost), 'sample')}: {ranges_text(lost)}"
-        )
-        rows.append(("lost", styled(text, "bold red")))
-        rows.append(("next", f"dataset-rt repair {path} --into DIR saves all others"))
+        number = sum(stop - start for start, stop in lost)
+        text = f"{counted(number, 'sample')}: {ranges_text(lost)}"
+        rows += [
+            ("lost", styled(text, "bold red")),
+            ("next", f"dataset-rt repair {path} --dry-run says what they were"),
+            ("", f"dataset-rt repair {path} --into DIR saves all others"),
+        ]
     elif lost is not None:
         rows.append(("lost", "no sample"))
-        rows.append(("next", f"dataset-rt repair {path} restores {_joined(outcome.restorable())}"))
+        if files:
+            rows.append(("next", f"dataset-rt repair {path} restores {files}"))
+        else:
+            rows.append(("next", f"dataset-rt repair {path} --into DIR saves all samples"))
     elif outcome.trouble is not None:
-        rows.append(("lost", f"unknown: {outcome.trouble}"))
+        rows += [
+            ("lost", f"unknown: {outcome.trouble}"),
+            ("next", f"restore {MANIFEST} from a copy, if there is one"),
+            ("", f"dataset-rt repair {path} --into DIR --unproven saves what looks right"),
+        ]
     else:
         rows.append(("next", f"dataset-rt verify {path} says which samples are lost"))
     return [facts(rows)]
-
-
-def _joined(files: list[str]) -> str:
-    return " and ".join(files) or "nothing"

@@ -1,0 +1,16 @@
+"""Messages of the library in the words of the command line."""
+
+from __future__ import annotations
+
+_WORDS = (
+    ('with trust="structure" (--unproven)', "with --unproven"),
+    ("repair_cache (dataset-rt repair)", "dataset-rt repair"),
+    ("salvage_cache (dataset-rt repair --into)", "dataset-rt repair --into DIR"),
+)
+
+
+def in_words_of_options(message: str) -> str:
+    """Return a message with options and commands where it names arguments and functions."""
+    for ours, theirs in _WORDS:
+        message = message.replace(ours, theirs)
+    return message
