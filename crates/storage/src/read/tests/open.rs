@@ -140,10 +140,10 @@ fn many_shards_hold_few_descriptors() {
         let files = files.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         files.filter(|file| file.starts_with(written.path())).count()
     };
-    let copied = held();
-    assert!(copied < 500, "{copied} descriptors");
+    // Those kept open are 256 in the whole process: how many are ours, other tests decide.
+    assert!(held() < 266, "{} descriptors", held());
 
     let mapped = written.open(&MAPPED);
     written.check(&mapped).unwrap();
-    assert!(held() < copied + 10);
+    assert!(held() < 266, "{} descriptors", held());
 }
