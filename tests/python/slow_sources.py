@@ -114,6 +114,21 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def wait_for(path):
+    while not Path(path).exists():
+        time.sleep(0.01)
+
+
+def end_when(path):
+    wait_for(path)
+    raise SystemExit(3)
+
+
+def begin_and_wait(path):
+    Path(path).touch()
+    time.sleep(60)
+
+
 def leave(code):
     os._exit(code)
 

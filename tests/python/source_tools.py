@@ -146,6 +146,14 @@ def shout(sample):
     return drt.CacheInput(bytes(sample.data).upper(), {**sample.metadata, "loud": True})
 
 
+def stumble(sample):
+    """A transform that fails where the payload says so."""
+    data = bytes(sample.data)
+    if data == b"bad":
+        raise OSError("truncated")
+    return None if data == b"nothing" else drt.CacheInput(data, sample.metadata)
+
+
 def put_tar(path, members, mode="w", **options):
     """Write a tar archive of (name, bytes)."""
     with tarfile.open(path, mode, **options) as archive:

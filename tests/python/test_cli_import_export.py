@@ -2,17 +2,21 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
 import polars as pl
 import pytest
+from cli_tools import spawn
 from conftest import directory_digest, numbered, written
 from source_tools import pets, put_tar
 from typer.testing import CliRunner
 
 import dataset_rt as drt
 from dataset_rt.cli.app import app
+from dataset_rt.cli.import_outcomes import what_is_kept
 from dataset_rt.exporters import to_parquet
 
 
@@ -28,6 +32,14 @@ def usage_error(*arguments):
     result = CliRunner().invoke(app, [*map(str, arguments)])
     assert result.exit_code == 2, result.output
     return " ".join(result.output.replace("│", " ").split())
+
+
+def failure(*arguments):
+    """The message of a command that fails."""
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, drt.DatasetRTError), result.exception
+    return str(result.exception)
 
 
 def document(*arguments):
@@ -56,8 +68,10 @@ def test_a_folder_becomes_a_cache_and_is_reused(photos, tmp_path):
 def test_a_changed_folder_says_what_to_do(photos, tmp_path):
     run("import", "images", photos, tmp_path / "caches")
     (photos / "cat" / "new.jpg").write_bytes(b"new")
-    with pytest.raises(drt.DatasetRTError, match="--on-stale rewrite"):
-        run("import", "images", photos, tmp_path / "caches")
+    message = failure("import", "images", photos, tmp_path / "caches")
+    assert "the input files are others or have changed; the options are the same" in message
+    ways = [message.index(way) for way in ("--name photos-2", "reuse", "--on-stale rewrite")]
+    assert ways == sorted(ways)
     rewritten = document("import", "images", photos, tmp_path / "caches", "--on-stale", "rewrite")
     assert (rewritten["status"], rewritten["num_samples"]) == ("written", 11)
 
@@ -122,9 +136,16 @@ def test_wrong_usage_is_told(tmp_path, photos):
         "import", "images", *where, "--transform", "no_such:f", "--transform-version", "1"
     )
     assert "No module named 'no_such'" in message
-    assert "level" in usage_error("import", "images", *where, "--compression", "zstd:99")
-    assert "algo" in usage_error("import", "images", *where, "--compression", "brotli")
-    assert "on_stale" in usage_error("import", "images", *where, "--on-stale", "explode")
+    message = usage_error(
+        "import", "images", *where, "--transform", "my/tf.py:f", "--transform-version", "1"
+    )
+    assert "write my.tf:f" in message
+    for wrong in ("zstd:99", "zstd:0", "zstd:", "lz4:1", "brotli", ""):
+        message = usage_error("import", "images", *where, "--compression", wrong)
+        assert f"zstd:1 to zstd:22, found {wrong!r}" in message
+    message = usage_error("import", "images", *where, "--on-stale", "explode")
+    assert "Invalid value for '--on-stale'" in message
+    assert "'error', 'rewrite'" in message
     assert "--name" in usage_error("import", "parquet", tmp_path / "*.parquet", tmp_path / "caches")
     both = ("--payload", "x", "--no-payload")
     assert "exclude" in usage_error("import", "csv", photos, tmp_path / "caches", *both)
@@ -142,14 +163,13 @@ def test_caches_become_one_parquet_file(words, tmp_path):
     out = tmp_path / "words.parquet"
     made = document(
         *("export", "parquet", *words, out, "--where", "label = 'l3' AND number > 20"),
-        *("--limit", 3, "--columns", "number,payload"),
+        *("--limit", 3, "--columns", "number"),
     )
     assert made == {"num_samples": 3, "files": [str(out)]}
     found = pl.read_parquet(out)
     assert found["number"].to_list() == [24, 31, 38]
     assert found["payload"][1] == numbered(60)[31][0]
-    with pytest.raises(drt.ConflictError, match="nothing was written"):
-        run("export", "parquet", *words, out)
+    assert "or replace it with --overwrite" in failure("export", "parquet", *words, out)
     run("export", "parquet", *words, out, "--overwrite")
     assert pl.read_parquet(out).height == 60
 
@@ -159,27 +179,17 @@ def test_caches_become_shards_and_other_caches(words, tmp_path):
     assert made["num_samples"] == 60
     assert len(made["files"]) > 1
     before = [directory_digest(path) for path in words]
-    printed = run("export", "cache", *words, tmp_path / "out" / "some", "--where", "number >= 50")
+    arguments = ("export", "cache", *words, tmp_path / "out")
+    assert "--name" in usage_error(*arguments)
+    printed = run(*arguments, "--name", "some", "--where", "number >= 50", "--columns", "number")
     assert f"next: dataset-rt inspect {tmp_path / 'out' / 'some'}" in printed
     cache = drt.open_cache(tmp_path / "out" / "some")
     assert cache.metadata()["number"].to_list() == list(range(50, 60))
     assert [directory_digest(path) for path in words] == before
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("nothing = 1", "nothing"),
-        ("number >", "--where"),
-        ("number > 1000", "no row fulfils it"),
-        ("number + 1", "--where"),
-        ("read_csv('/etc/passwd')", "--where"),
-    ],
-)
-def test_conditions_that_are_none(words, tmp_path, where, message):
-    with pytest.raises(drt.InvalidInputError, match=message):
-        run("export", "parquet", *words, tmp_path / "x.parquet", "--where", where)
-    assert not (tmp_path / "x.parquet").exists()
+    assert "another name with --name" in failure("export", "cache", words[0], tmp_path / "in")
+    assert document("export", "cache", words[0], tmp_path / "o")["files"] == [f"{tmp_path}/o/first"]
+    message = usage_error("export", "cache", words[0], tmp_path / "p", "--columns", "weight")
+    assert "a cache cannot store 'weight'" in message
 
 
 def test_what_was_exported_is_imported_again(words, tmp_path):
@@ -223,3 +233,79 @@ def test_a_transform_runs_in_processes(photos, tmp_path, monkeypatch):
     assert one["columns"] == ["path", "label", "label_id", "n"]
     assert bytes(drt.open_cache(one["path"]).payload(0)) == b"CAT 0"
     assert directory_digest(one["path"]) == directory_digest(two["path"])
+
+
+def test_a_failing_transform_names_the_file_in_the_shell(photos, tmp_path):
+    (photos / "dog" / "3.jpg").write_bytes(b"bad")
+    command = ("--transform", "source_tools:stumble", "--transform-version", "1")
+    message = failure("import", "images", photos, tmp_path / "caches", *command)
+    assert message == f"{photos}/dog/3.jpg: transform raised OSError: truncated (after 8 samples)"
+
+
+def test_other_options_are_told_from_other_files(photos, tmp_path):
+    run("import", "images", photos, tmp_path / "caches")
+    message = failure("import", "images", photos, tmp_path / "caches", "--no-labels")
+    assert "other options or another --transform-version; the input files are the same" in message
+    message = failure("import", "images", photos, tmp_path / "caches", "--fingerprint", "mine")
+    assert "something else (fingerprint image_folder-" in message
+
+
+def test_an_import_says_what_is_empty_and_what_was_left_out(photos, tmp_path):
+    (photos / "cat" / "0.jpg").write_bytes(b"")
+    (photos / "cat" / "notes.txt").write_bytes(b"x")
+    printed = run("import", "images", photos, tmp_path / "caches")
+    assert "  1 payload is empty\n  left out: 1 file (1 .txt); --extensions" in printed
+    made = document("import", "images", photos, tmp_path / "caches")
+    assert (made["payloads_empty"], made["files_left_out"]) == (1, 1)
+    table = pl.DataFrame(
+        {"id": ["a", "b"], "tags": [[1], [2]], "big one": [1, 2], "weight": [1, 2]}
+    )
+    table.write_parquet(tmp_path / "t.parquet")
+    arguments = ("import", "parquet", tmp_path / "t.parquet", tmp_path / "caches")
+    message = failure(*arguments, "--no-payload")
+    assert "leave it out with --columns 'id,big one', or turn it" in message
+    printed = run(*arguments, "--payload", "id", "--columns", "big one")
+    assert "column 'id' is text: its UTF-8 bytes are the payload" in printed
+    printed = run(*arguments, "--no-payload", "--columns", "", "--name", "none")
+    assert "columns: none\n  all payloads are empty\n" in printed
+
+
+def test_an_interrupted_import_says_what_is_kept(photos, tmp_path, monkeypatch):
+    (tmp_path / "interrupting.py").write_text(
+        "import os, signal\n"
+        "def last(sample):\n"
+        "    if sample.metadata['path'] == os.environ.get('LAST'):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return type(sample)(b'x' * 500, sample.metadata)\n"
+    )
+    for i in range(300):
+        (photos / "cat" / f"{i:03}.jpg").write_bytes(b"x")
+    command = ("import", "images", photos, tmp_path / "caches", "--max-shard-bytes", "4096")
+    command += ("--transform", "interrupting:last", "--transform-version", "1")
+
+    done = spawn(*command, environment={"LAST": "dog/4.jpg"}, cwd=tmp_path)
+    assert (done.code, done.raw) == (130, b"")
+    kept = re.search(r"interrupted: (\d+) samples kept; the same command goes on", done.err)
+    assert kept is not None, done.err
+    assert 0 < int(kept[1]) < 310
+    monkeypatch.chdir(tmp_path)
+    assert f"resumed {tmp_path}/caches/photos" in run(*command)
+    assert "no sample is kept" in what_is_kept(tmp_path / "caches", "photos")
+
+
+def test_the_next_command_works(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exports = [
+        ("parquet", "a.parquet", "--columns", "number"),
+        ("parquet", "b.parquet", "--columns", "number,weight"),
+        ("parquet", "c.parquet", "--columns", "number", "--no-payload"),
+        ("webdataset", "d", "--columns", "number,sample_id", "--cls", "number"),
+    ]
+    columns = []
+    for kind, *options in exports:
+        printed = run("export", kind, words[0], *options)
+        following = printed.split("next: dataset-rt ")[1]
+        columns.append(document(*shlex.split(following))["columns"])
+    assert columns == [["number"]] * 3 + [["__key__", "cls"]]
+    assert drt.open_cache("CACHES_DIR/a").cache_id == drt.open_cache("CACHES_DIR/b").cache_id
+    assert bytes(drt.open_cache("CACHES_DIR/a").payload(1)) == numbered(2)[1][0]

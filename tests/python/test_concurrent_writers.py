@@ -187,7 +187,7 @@ def test_when_a_writer_dies_one_of_those_that_wait_takes_over(tmp_path):
         handler.tell = tell
         logger = logging.getLogger("dataset_rt")
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(logging.WARNING)
         tell(told(load(Numbers("a", "v1"))))
 
     holder, lines = fork(hold)

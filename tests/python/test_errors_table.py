@@ -176,7 +176,11 @@ EXAMPLES = {
     ),
     "CorruptError": (
         corrupt,
-        ["damaged: digest", "expected", "in index.bin, block 0", "restore it with repair_cache"],
+        [
+            "index.bin is damaged in block 0",
+            "expected",
+            "repair_cache (dataset-rt repair) restores it",
+        ],
     ),
     "ConflictError": (
         conflict,

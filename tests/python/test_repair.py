@@ -94,19 +94,35 @@ def test_refusals(cache, tmp_path):
         drt.repair_cache(3)
     with pytest.raises(drt.NotFoundError, match="no cache"):
         drt.repair_cache(tmp_path / "nowhere")
-    (cache / "index.bin").unlink()
-    (cache / "index.bin").mkdir()
-    with pytest.raises(drt.ConflictError, match="is a directory"):
-        drt.repair_cache(cache)
     flip(cache / "manifest.json", 100)
     with pytest.raises(drt.CorruptError, match="nothing proves"):
         drt.repair_cache(cache, dry_run=True)
 
 
+def test_a_directory_in_the_place_of_a_file_is_an_obstacle(cache):
+    (cache / "index.bin").unlink()
+    (cache / "index.bin").mkdir()
+    for dry_run in (True, False):
+        (found,) = drt.repair_cache(cache, dry_run=dry_run).files
+        assert (found.state, found.obstacle) == ("lost", "index.bin is a directory; move it away")
+
+
+def test_nothing_is_written_where_the_mode_allows_nobody_to(cache):
+    flip(cache / "index.bin", 80)
+    damaged = (cache / "index.bin").read_bytes()
+    cache.chmod(0o555)
+    assert drt.repair_cache(cache, dry_run=True).files[0].state == "restorable"
+    with pytest.raises(drt.UnavailableError, match="marked read-only, and nothing was written"):
+        drt.repair_cache(cache)
+    assert (cache / "index.bin").read_bytes() == damaged
+    cache.chmod(0o755)
+    assert drt.repair_cache(cache)
+
+
 def test_a_reader_says_which_file_a_repair_may_restore(runtime, cache):
     for name in DERIVED[:2]:
         flip(cache / name, 80)
-        with pytest.raises(drt.CorruptError, match=r"dataset-rt repair.*" + name):
+        with pytest.raises(drt.CorruptError, match=name + r" is damaged.*dataset-rt repair"):
             list(opened(runtime, [cache]))
         assert drt.repair_cache(cache)
 
@@ -142,6 +158,8 @@ from pathlib import Path
 import dataset_rt as drt
 drt.repair_cache  # imported before the forks
 
+# Imported once, not by every child.
+repair_cache = drt.repair_cache
 cache, names, rounds = Path(sys.argv[1]), ["index.bin", "metadata.arrow", "digests.bin"], 60
 good = {name: (cache / name).read_bytes() for name in names}
 bad = {name: content[:-1] + b"!" for name, content in good.items()}
@@ -162,15 +180,15 @@ def damage():
 
 damage()
 start = time.monotonic()
-assert forked(lambda: drt.repair_cache(cache).ok) == 0
+assert forked(lambda: repair_cache(cache).ok) == 0
 longest = time.monotonic() - start
 for _ in range(rounds):
     damage()
-    forked(lambda: drt.repair_cache(cache).ok, chance.uniform(0, longest))
+    forked(lambda: repair_cache(cache).ok, chance.uniform(0, longest))
     found = {name: (cache / name).read_bytes() for name in names}
     assert all(content in (good[name], bad[name]) for name, content in found.items())
     seen.add(sum(content == good[name] for name, content in found.items()))
-    assert forked(lambda: drt.repair_cache(cache).ok) == 0
+    assert forked(lambda: repair_cache(cache).ok) == 0
     assert {name: (cache / name).read_bytes() for name in names} == good
     assert not list(cache.glob(".*")), "a leftover"
 assert len(seen) > 1, seen

@@ -76,7 +76,7 @@ def test_a_transformed_parquet_goes_on(parquet, tmp_path, runtime):
     cache = assert_resumes(runtime, make, tmp_path, 300)
     assert bytes(cache.payload(299)) == b"IMAGE 299" * 5
     item = next(iter(make()))
-    assert pickle.loads(pickle.dumps(item)).data == b"image 0"
+    assert pickle.loads(pickle.dumps(item)).sample.data == b"image 0"
 
 
 def test_an_interrupted_csv_goes_on(labels, tmp_path, runtime):

@@ -4,20 +4,30 @@ import os
 import pickle
 import subprocess
 
+import polars as pl
 import pytest
 from conftest import written
 from source_tools import (
     SMALL,
     assert_resumes,
     is_stale,
+    put_tar,
     refused,
     samples_of,
     shout,
+    stumble,
     write,
 )
 
 import dataset_rt as drt
-from dataset_rt.sources import ImageFolderSource, MapDatasetSource
+from dataset_rt.sources import (
+    CsvSource,
+    ImageFolderSource,
+    MapDatasetSource,
+    ParquetSource,
+    WebDatasetSource,
+)
+from dataset_rt.sources.inputs.files import changed_part
 
 
 @pytest.fixture
@@ -96,6 +106,11 @@ def test_options_are_part_of_the_fingerprint_and_the_place_is_not(folder, tmp_pa
     ]
     assert len({plain, *others}) == 5
     assert fingerprint(moved, fingerprint="mine") == "mine"
+    assert [changed_part(plain, other) for other in others] == ["options"] * 4
+    (moved / "cat" / "000.JPG").unlink()
+    assert changed_part(plain, fingerprint(moved)) == "inputs"
+    assert changed_part(plain, fingerprint(moved, labels=False)) is None
+    assert changed_part(plain, "mine") is changed_part(None, plain) is None
 
 
 def test_the_fingerprint_reads_no_file(folder, tmp_path):
@@ -252,3 +267,84 @@ def test_a_folder_is_the_same_cache_as_its_samples_written_by_hand(folder, tmp_p
     imported = write(runtime, ImageFolderSource(folder), tmp_path / "a", SMALL)
     by_hand = written(runtime, tmp_path / "b", samples_of(ImageFolderSource(folder)))
     assert drt.open_cache(imported.path).cache_id == drt.open_cache(by_hand).cache_id
+
+
+BYTES = [b"fine", b"fine", b"bad", b"fine"]
+
+
+def with_bad_file(directory):
+    (directory / "root" / "cat").mkdir(parents=True)
+    for i, data in enumerate(BYTES):
+        (directory / "root" / "cat" / f"{i}.jpg").write_bytes(data)
+    options = {"transform": stumble, "transform_version": "1"}
+    return ImageFolderSource(directory / "root", **options), f"{directory}/root/cat/2.jpg: "
+
+
+def with_bad_row(directory):
+    for part in range(2):
+        pl.DataFrame({"payload": BYTES[part * 2 :][:2]}).write_parquet(
+            directory / f"{part}.parquet"
+        )
+    source = ParquetSource("q", directory, transform=stumble, transform_version="1")
+    return source, f"{directory}/1.parquet, row 0: "
+
+
+def with_bad_named_file(directory):
+    with_bad_file(directory)
+    names = "".join(f"root/cat/{i}.jpg\n" for i in range(4))
+    (directory / "a.csv").write_text(f"file\n{names}")
+    options = {"transform": stumble, "transform_version": "1"}
+    source = CsvSource("q", directory / "a.csv", payload_files="file", **options)
+    return source, f"{directory}/a.csv, row 2, column 'file': {directory}/root/cat/2.jpg: "
+
+
+def with_bad_member(directory):
+    put_tar(directory / "a.tar", [(f"{i}.jpg", data) for i, data in enumerate(BYTES)])
+    options = {"transform": stumble, "transform_version": "1"}
+    source = WebDatasetSource("q", directory / "a.tar", payload="jpg", **options)
+    return source, f"{directory}/a.tar: sample '2': "
+
+
+@pytest.mark.parametrize(
+    ("make", "num_processes"),
+    [
+        *((with_bad_file, 1), (with_bad_row, 1), (with_bad_named_file, 1), (with_bad_member, 1)),
+        (with_bad_file, 2),
+    ],
+)
+def test_a_failing_transform_says_what_it_was_at_work_on(tmp_path, runtime, make, num_processes):
+    source, place = make(tmp_path)
+    config = SMALL.model_copy(update={"num_processes": num_processes})
+    result = write(runtime, source, tmp_path / "c", config)
+    assert str(result.exception) == f"{place}transform raised OSError: truncated"
+    assert result.message.endswith(f"{result.exception} (after 2 samples)")
+    assert isinstance(result.exception, drt.SourceError)
+    # A worker's exception comes with its cause, too.
+    assert type(result.exception.__cause__) is OSError
+    assert str(result.exception.__cause__) == "truncated"
+
+
+def test_a_transform_that_returns_no_sample_says_of_what(tmp_path, runtime):
+    (tmp_path / "root" / "cat").mkdir(parents=True)
+    (tmp_path / "root" / "cat" / "1.jpg").write_bytes(b"nothing")
+    source = ImageFolderSource(tmp_path / "root", transform=stumble, transform_version="1")
+    message = refused(runtime, source, tmp_path / "c")
+    assert f"{tmp_path}/root/cat/1.jpg: transform returned NoneType; expected one" in message
+
+
+def test_items_of_a_map_dataset_are_named(tmp_path, runtime):
+    def refuse(item):
+        raise KeyError(item)
+
+    source = MapDatasetSource("q", Squares(), refuse, fingerprint="v1")
+    assert "item 0: encode raised KeyError: 0" in refused(runtime, source, tmp_path / "c")
+    source = MapDatasetSource("q", {0: 0, 2: 2}, encode_number, fingerprint="v1")
+    assert "item 1: the dataset raised KeyError: 1" in refused(runtime, source, tmp_path / "c")
+
+
+def test_files_that_are_left_out_are_counted(folder):
+    (folder / "cat" / "notes.txt").write_text("x")
+    (folder / "cat" / "NOTES.TXT").write_text("x")
+    (folder / "README").write_text("x")
+    assert ImageFolderSource(folder).left_out == {"": 1, ".txt": 2}
+    assert ImageFolderSource(folder, extensions=None, labels=False).left_out == {}

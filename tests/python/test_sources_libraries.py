@@ -156,7 +156,9 @@ def test_transformed_records_go_on(records, tmp_path, runtime):
         return ArrayRecordSource("a", records, transform=parse, transform_version="1")
 
     assert len(make()) == 300
-    assert pickle.loads(pickle.dumps(next(iter(make())))).data == b"record 0" * 11
+    item = pickle.loads(pickle.dumps(next(iter(make()))))
+    assert item.sample.data == b"record 0" * 11
+    assert item.place == f"{records / '0.array_record'}, record 0"
     cache = assert_resumes(runtime, make, tmp_path, 300)
     assert cache.metadata()["length"][299] == 150
 

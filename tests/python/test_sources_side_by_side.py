@@ -177,13 +177,16 @@ def test_a_source_that_cannot_be_pickled_is_an_error_of_its_own(runtime, tmp_pat
 
 
 def test_what_ends_a_program_ends_the_call(runtime, tmp_path):
-    sources = [Plain("ends", 9, At(5, slow.fail, SystemExit(3))), Plain("slow", 500, slow.skewed)]
-    path = tmp_path / "profile.json"
+    begun, path = tmp_path / "begun", tmp_path / "profile.json"
+    sources = [
+        Plain("ends", 9, At(5, slow.end_when, begun)),
+        Plain("slow", 9, At(5, slow.begin_and_wait, begun)),
+    ]
     profiler = drt.WriterProfilerConfig(enabled=True, path=path)
     with pytest.raises(SystemExit) as raised:
         write(runtime, tmp_path, sources, profiler=profiler)
     assert raised.value.code == 3
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [begun, path]
     reports = json.loads(path.read_text())["sources"]
     assert [(report["source"], report["outcome"]) for report in reports] == [
         ("ends", "failed"),

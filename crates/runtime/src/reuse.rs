@@ -82,8 +82,8 @@ pub fn decide(
     })?;
     match (staleness(&cache, claim), on_stale) {
         (Some(reason), OnStale::Error) => Err(Error::conflict(format!(
-            "{} is stale: {reason}; set on_stale to \"rewrite\" or \"reuse\", or choose another \
-             source name",
+            "{} is stale: {reason}; choose another source name, or set on_stale to \"rewrite\" or \
+             \"reuse\"",
             path.display()
         ))),
         (Some(_), OnStale::Rewrite) => Ok(Decision::Replace),

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from dataset_rt.cli.console import line, show, show_json, styled
-from dataset_rt.cli.options import CachesArgument, JsonOption, example
+from dataset_rt.cli.import_options import CachesDir, in_terms_of_options, names_of
+from dataset_rt.cli.options import CachesArgument, JsonOption, example, require_column
 from dataset_rt.cli.text import counted, path_text
-from dataset_rt.errors import InvalidInputError
+from dataset_rt.cli.where import rows_where
+from dataset_rt.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
+
+PAYLOAD = "payload"
+# Of tables; an import refuses columns of these names.
+_IDENTITY = ("cache_id", "sample_id", "weight")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,11 +31,17 @@ app = typer.Typer(
 
 Where = Annotated[
     str | None,
-    typer.Option(metavar="SQL", help='Rows to take, for example "label = 3 AND score > 0.5".'),
+    typer.Option(
+        metavar="SQL", help='Rows to take, for example "label = 3 AND payload_bytes > 0".'
+    ),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Take at most so many rows.")]
 Columns = Annotated[
-    str | None, typer.Option(help="Columns to keep, separated by commas; default all.")
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Metadata to keep, separated by commas; payloads always come along [default: all].",
+    ),
 ]
 
 
@@ -42,22 +55,35 @@ def parquet(
     where: Where = None,
     columns: Columns = None,
     limit: Limit = None,
-    compression: Annotated[str, typer.Option(help="none, snappy, lz4 or zstd.")] = "zstd",
+    no_payload: Annotated[
+        bool, typer.Option("--no-payload", help="Leave the payloads out.")
+    ] = False,
+    compression: Annotated[
+        Literal["none", "snappy", "lz4", "zstd"], typer.Option(help="Of the columns of the file.")
+    ] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write one Parquet file, the payload a column of bytes."""
     from dataset_rt.exporters import to_parquet  # noqa: PLC0415 - slow
 
-    if compression not in {"none", "snappy", "lz4", "zstd"}:
-        raise typer.BadParameter("--compression: expected none, snappy, lz4 or zstd")
     dataset = _selected(caches, where, limit)
-    names = _names(columns)
-    options: dict[str, Any] = {"compression": compression, "overwrite": overwrite}
-    file = to_parquet(dataset, out, columns=names, **options)
-    _report(
-        dataset, [file], as_json, f"dataset-rt import parquet {shlex.quote(str(file))} CACHES_DIR"
-    )
+    names = _names(columns, dataset)
+    if no_payload:
+        exported = [name for name in names if name != PAYLOAD]
+    else:
+        exported = names if PAYLOAD in names else [*names, PAYLOAD]
+    with in_terms_of_options():
+        try:
+            file = to_parquet(
+                dataset, out, columns=exported, compression=compression, overwrite=overwrite
+            )
+        except ConflictError as error:
+            message = str(error).replace("or remove it", "or replace it with --overwrite")
+            raise ConflictError(message) from error
+    back = f"dataset-rt import parquet {shlex.quote(str(file))} CACHES_DIR"
+    back += " --no-payload" if no_payload else ""
+    _report(dataset, [file], as_json, back + _only_storable(exported))
 
 
 @app.command(
@@ -81,22 +107,26 @@ def webdataset(
     from dataset_rt.exporters import to_webdataset  # noqa: PLC0415 - slow
 
     dataset = _selected(caches, where, limit)
-    names = _names(columns)
+    names = _names(columns, dataset)
     options = {} if max_shard_bytes is None else {"max_shard_bytes": max_shard_bytes}
-    shards = to_webdataset(dataset, out, extension=extension, columns=names, cls=cls, **options)
-    _report(
-        dataset,
-        shards,
-        as_json,
-        f"dataset-rt import webdataset {shlex.quote(out)} CACHES_DIR --payload {extension}",
-    )
+    with in_terms_of_options():
+        shards = to_webdataset(dataset, out, extension=extension, columns=names, cls=cls, **options)
+    back = f"dataset-rt import webdataset {shlex.quote(out)} CACHES_DIR --payload {extension}"
+    others = [name for name in names if name not in {"__key__", cls}]
+    members = ["__key__", *([] if cls is None else ["cls"]), *others]
+    _report(dataset, shards, as_json, back + _only_storable(members))
 
 
-@app.command(**example("dataset-rt export cache caches/pets caches/cats --where \"label = 'cat'\""))
+@app.command(
+    **example("dataset-rt export cache caches/pets caches/ --name cats --where \"label = 'cat'\"")
+)
 def cache(
     caches: CachesArgument,
-    out: Annotated[str, typer.Argument(metavar="NEW_CACHE", help="Directory of the new cache.")],
+    caches_dir: CachesDir,
     *,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the new cache [default: that of the one exported].")
+    ] = None,
     where: Where = None,
     columns: Columns = None,
     limit: Limit = None,
@@ -105,42 +135,58 @@ def cache(
     """Write a new cache of some rows and columns."""
     from dataset_rt.exporters import materialize  # noqa: PLC0415 - slow
 
-    target = Path(out)
-    if not target.name:
-        raise typer.BadParameter(f"{out}: expected the directory of a new cache")
+    if name is None and len(caches) > 1:
+        raise typer.BadParameter("several caches become one: give it a name with --name")
+    name = name or caches[0].resolve().name
+    if os.path.lexists(Path(caches_dir, name)):
+        raise ConflictError(
+            f"{Path(caches_dir, name)} is there already, and nothing was written: give the new "
+            "cache another name with --name, or another directory"
+        )
     dataset = _selected(caches, where, limit)
-    names = _names(columns)
-    made = materialize(dataset, target.parent, target.name, columns=names)
+    names = [column for column in _names(columns, dataset) if column != PAYLOAD]
+    for column in names:
+        if column in _IDENTITY:
+            raise typer.BadParameter(
+                f"a cache cannot store {column!r}, the name is reserved; `export parquet` can"
+            )
+    with in_terms_of_options():
+        made = materialize(dataset, caches_dir, name, columns=names)
     _report(dataset, [made], as_json, f"dataset-rt inspect {shlex.quote(str(made))}")
 
 
 def _selected(caches: list[Path], where: str | None, limit: int | None) -> CachedDataset:
     """Return the caches as one dataset whose table has only the rows asked for."""
-    import polars as pl  # noqa: PLC0415 - slow
-
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - slow
 
     dataset = open_dataset(caches)
     if where is None and limit is None:
         return dataset
-    table = dataset.get_metadata()
-    if where is not None:
-        try:
-            # An expression, not a query: it can name columns and functions, but no file.
-            table = table.filter(pl.sql_expr(where))
-        except pl.exceptions.PolarsError as error:
-            reason = str(error).splitlines()[0]
-            raise InvalidInputError(f"--where {where!r}: {reason}") from error
+    table = dataset.get_metadata() if where is None else rows_where(dataset, where)
     if limit is not None:
         table = table.head(limit)
-    if table.is_empty():
+    if table.is_empty() and where is not None:
         raise InvalidInputError(f"--where {where!r}: no row fulfils it; nothing was written")
     dataset.update_metadata(table)
     return dataset
 
 
-def _names(columns: str | None) -> list[str] | None:
-    return None if columns is None else columns.split(",")
+def _names(columns: str | None, dataset: CachedDataset) -> list[str]:
+    """Return the columns asked for, all that are stored by default."""
+    known = dataset.get_metadata().columns
+    names = names_of(columns)
+    if names is None:
+        return [name for name in known if name not in _IDENTITY]
+    for name in names:
+        require_column(name, [*known, PAYLOAD])
+    return names
+
+
+def _only_storable(names: list[str]) -> str:
+    """Return the option that keeps an import from columns that only tables have, if there are."""
+    kept = [name for name in names if name not in {*_IDENTITY, PAYLOAD}]
+    has_others = any(name in _IDENTITY for name in names)
+    return f" --columns {shlex.quote(','.join(kept))}" if has_others else ""
 
 
 def _report(dataset: CachedDataset, files: list[Path], as_json: bool, following: str) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 import typer
 
-from dataset_rt.errors import DatasetRTError, InvalidInputError
+from dataset_rt.errors import DatasetRTError, InvalidInputError, SourceError
 
 if TYPE_CHECKING:
     from dataset_rt.config import WriterConfig
@@ -48,7 +51,7 @@ Compression = Annotated[
 ]
 MaxShardBytes = Annotated[
     int | None,
-    typer.Option(metavar="N", help="A shard file closes before it grows beyond this."),
+    typer.Option(metavar="N", min=1, help="A shard file closes before it grows beyond this."),
 ]
 Processes = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="How many run --transform [default: 1].")
@@ -60,9 +63,9 @@ TransformVersion = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Change it whenever that function changes."),
 ]
+WhenStale: TypeAlias = Literal["error", "rewrite", "reuse"]
 OnStale = Annotated[
-    str,
-    typer.Option(metavar="WHAT", help="When the input changed: error, rewrite or reuse."),
+    WhenStale, typer.Option(help="What to do with a cache that other input or options made.")
 ]
 Fingerprint = Annotated[
     str | None,
@@ -75,14 +78,19 @@ _WORDS = (
     ("payload_files=", "--payload-files "),
     ("payload=", "--payload "),
     ("columns=[...]", "--columns NAMES"),
+    ("columns=[]", "--columns ''"),
     ("columns=", "--columns "),
     ("ignore=", "--ignore "),
     ("extensions=", "--extensions "),
     ("labels=False", "--no-labels"),
     ("root=", "--root "),
+    ("say the type of the column with column_types", "import it from Python with column_types"),
+    ("choose another source name", "give this one another name with --name"),
     ('set on_stale to "rewrite" or "reuse"', "pass --on-stale rewrite or --on-stale reuse"),
-    ("another source name", "another name with --name"),
 )
+# A list of names as Python writes it.
+_COLUMNS = re.compile(r"columns=(\['[^'\\]*'(?:, '[^'\\]*')*\])")
+_COMPRESSION = re.compile(r"none|lz4|zstd|zstd:([1-9]|1[0-9]|2[0-2])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ class Writing:
     transform: str | None
     transform_version: str | None
     fingerprint: str | None
-    on_stale: str
+    on_stale: WhenStale
     as_json: bool
     columns: list[str] | None = None
 
@@ -110,9 +118,7 @@ class Writing:
         known = {
             field.name: arguments[field.name] for field in fields(cls) if field.name in arguments
         }
-        if known.get("columns") is not None:
-            known["columns"] = known["columns"].split(",")
-        return cls(**known)
+        return cls(**known | {"columns": names_of(known.get("columns"))})
 
     def importer_options(self) -> dict[str, Any]:
         """Return the keyword arguments that every importer takes.
@@ -138,21 +144,21 @@ class Writing:
         """
         from dataset_rt.config import ShardCompression, WriterConfig  # noqa: PLC0415 - pydantic
 
-        algo, colon, level = self.compression.partition(":")
-        if colon and not level.isdigit():
-            raise typer.BadParameter(f"--compression {self.compression}: expected ALGO:LEVEL")
+        if not _COMPRESSION.fullmatch(self.compression):
+            raise typer.BadParameter(
+                f"--compression: expected none, lz4, zstd, or zstd:1 to zstd:22, found "
+                f"{self.compression!r}"
+            )
+        algo, _, level = self.compression.partition(":")
         options: dict[str, Any] = {"on_stale": self.on_stale}
         if self.max_shard_bytes is not None:
             options["max_shard_bytes"] = self.max_shard_bytes
         if self.processes is not None:
             options["num_processes"] = self.processes
-        try:
-            compression = ShardCompression.model_validate(
-                {"algo": algo, "level": int(level) if colon else None}
-            )
-            return WriterConfig(shard_compression=compression, **options)
-        except ValueError as error:
-            raise typer.BadParameter(_shortly(error)) from None
+        compression = ShardCompression.model_validate(
+            {"algo": algo, "level": int(level) if level else None}
+        )
+        return WriterConfig(shard_compression=compression, **options)
 
 
 @contextmanager
@@ -166,11 +172,29 @@ def in_terms_of_options() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InvalidInputError(str(error)) from error
+    except SourceError:
+        # It has texts of others, a transform's above all.
+        raise
     except DatasetRTError as error:
-        message = str(error)
+        message = _COLUMNS.sub(_pasted, str(error))
         for argument, option in _WORDS:
             message = message.replace(argument, option)
         raise type(error)(message) from error
+
+
+def _pasted(found: re.Match[str]) -> str:
+    """Return a list of columns as an option that may be pasted."""
+    names = ast.literal_eval(found[1])
+    if any("," in name for name in names):
+        return "--columns NAMES"
+    return f"--columns {shlex.quote(','.join(names))}"
+
+
+def names_of(text: str | None) -> list[str] | None:
+    """Return the columns of an option, `None` when it was not given; empty text names none."""
+    if text is None:
+        return None
+    return [name.strip() for name in text.split(",")] if text.strip() else []
 
 
 def name_of(name: str | None, paths: Iterable[str]) -> str:
@@ -204,6 +228,12 @@ def _function(text: str) -> Callable[..., Any]:
     module, _, name = text.partition(":")
     if not module or not name:
         raise typer.BadParameter(f"--transform {text}: expected MODULE:FUNCTION")
+    if module.endswith(".py") or "/" in module:
+        dotted = module.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise typer.BadParameter(
+            f"--transform {text}: expected the name of a module, as in python -m, not its file; "
+            f"write {dotted}:{name}"
+        )
     # As `python -m` does: modules beside the data are what people name here.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -217,10 +247,3 @@ def _function(text: str) -> Callable[..., Any]:
         raise typer.BadParameter(f"--transform {text}: expected a function, found {found!r}")
     function: Callable[..., Any] = found
     return function
-
-
-def _shortly(error: ValueError) -> str:
-    parts = getattr(error, "errors", None)
-    if parts is None:
-        return str(error)
-    return "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in parts())

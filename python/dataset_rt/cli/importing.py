@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dataset_rt.cli.console import line, show, show_json, styled
+from dataset_rt.cli.console import line, show, show_json, styled, tell
 from dataset_rt.cli.import_options import (
     CachesDir,
     Columns,
@@ -31,9 +32,11 @@ from dataset_rt.cli.import_options import (
     name_of,
     payload_of,
 )
+from dataset_rt.cli.import_outcomes import failure_of, remarks, what_is_kept
+from dataset_rt.cli.lengths import lengths_of
 from dataset_rt.cli.options import JsonOption, example
 from dataset_rt.cli.text import counted, path_text, size
-from dataset_rt.errors import InvalidInputError, SourceError
+from dataset_rt.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from dataset_rt.results import CacheWriteSuccess
@@ -261,27 +264,30 @@ def _write(
     config = writing.config()
     with in_terms_of_options():
         source = make(*arguments, **options, **writing.importer_options())
-        with dataset_rt.DatasetRuntime() as runtime:
-            (result,) = runtime.from_cache_sources(
-                source,
-                writing.caches_dir,
-                reader_config=dataset_rt.ReaderConfig(seed=0),
-                writer_config=config,
-            ).results
+        try:
+            with dataset_rt.DatasetRuntime() as runtime:
+                (result,) = runtime.from_cache_sources(
+                    source,
+                    writing.caches_dir,
+                    reader_config=dataset_rt.ReaderConfig(seed=0),
+                    writer_config=config,
+                ).results
+        except KeyboardInterrupt:
+            tell(what_is_kept(Path(writing.caches_dir), source.name))
+            raise
         if isinstance(result, dataset_rt.CacheWriteError):
-            if isinstance(result.exception, dataset_rt.DatasetRTError):
-                # The message of the result says where in the source it happened, too.
-                raise type(result.exception)(result.message) from result.exception
-            raise SourceError(result.message) from result.exception
-    _report(result, writing)
+            raise failure_of(result, source, Path(writing.caches_dir))
+    _report(result, source, writing)
 
 
-def _report(result: CacheWriteSuccess, writing: Writing) -> None:
+def _report(result: CacheWriteSuccess, source: CacheSource, writing: Writing) -> None:
     from dataset_rt.cache import open_cache  # noqa: PLC0415 - pyarrow and Polars
 
     cache = open_cache(result.path)
     size_bytes = sum(file.stat().st_size for file in result.path.rglob("*") if file.is_file())
     columns = list(cache.schema.names)
+    empty = lengths_of(result.path, cache.manifest).buckets.get(0, 0)
+    left_out: Mapping[str, int] = getattr(source, "left_out", {})
     if writing.as_json:
         document = {
             "status": result.status,
@@ -291,6 +297,8 @@ def _report(result: CacheWriteSuccess, writing: Writing) -> None:
             "size_bytes": size_bytes,
             "cache_id": cache.cache_id,
             "columns": columns,
+            "payloads_empty": empty,
+            "files_left_out": sum(left_out.values()),
             "fingerprint": cache.manifest["fingerprint"],
         }
         show_json(document)
@@ -299,6 +307,7 @@ def _report(result: CacheWriteSuccess, writing: Writing) -> None:
         line(f"{result.status} ", (path_text(result.path), "bold")),
         styled(f"  {counted(cache.num_samples, 'sample')}, {size(size_bytes)} on disk"),
         styled(f"  columns: {', '.join(columns) or 'none'}"),
+        *(styled(f"  {remark}") for remark in remarks(source, cache.num_samples, empty, left_out)),
         line("next: ", (f"dataset-rt inspect {shlex.quote(str(result.path))}", "bold")),
     )
 

@@ -85,6 +85,29 @@ def lengths_of(path: Path, manifest: dict[str, Any]) -> Lengths:
     return found
 
 
+def raw_lengths(path: Path, manifest: dict[str, Any]) -> Any:
+    """Return the length of every payload before compression, a Polars series in order.
+
+    Raises:
+        CorruptError: They do not sum up to what the manifest says.
+        OSError: The index cannot be read.
+    """
+    import polars as pl  # noqa: PLC0415 - slow to import
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    file = path / "index.bin"
+    records = file.read_bytes()[
+        _HEADER_BYTES : _HEADER_BYTES + _RECORD_BYTES * manifest["samples_total"]
+    ]
+    words = pa.Array.from_buffers(pa.uint32(), len(records) // 4, [None, pa.py_buffer(records)])
+    lengths = pl.Series(words).gather_every(4, 3).cast(pl.UInt64)
+    expected = manifest["samples_total"], manifest["payload_bytes_total"]
+    if (len(lengths), int(lengths.sum())) != expected:
+        found = f"{len(lengths)} of {lengths.sum()} bytes"
+        raise _damaged(file, f"{expected[0]} payloads of {expected[1]} bytes together", found)
+    return lengths
+
+
 def _add(found: Lengths, raw: Any, stored: Any, pl: Any) -> None:
     found.raw_bytes += int(raw.cast(pl.UInt64).sum())
     if found.stored_bytes is not None:

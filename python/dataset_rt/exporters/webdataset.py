@@ -172,13 +172,18 @@ def _check_columns(schema: pa.Schema, cls: str | None) -> None:
     if cls is not None and (cls not in schema.names or not pt.is_integer(schema.field(cls).type)):
         found = schema.field(cls).type if cls in schema.names else "no such column"
         raise InvalidInputError(f"cls must name a column of integers, found {cls!r}: {found}")
-    for field in schema:
-        is_bytes = pt.is_large_binary(field.type) or pt.is_binary(field.type)
-        if field.name != PAYLOAD and (is_bytes or pt.is_binary_view(field.type)):
+    metadata = [field for field in schema if field.name != PAYLOAD]
+    kept = [field.name for field in metadata if not _is_bytes(field.type)]
+    for field in metadata:
+        if _is_bytes(field.type):
             raise InvalidInputError(
                 f"column {field.name!r} has type {field.type}, which JSON cannot hold; leave it "
-                "out: name the columns to keep with columns=[...]"
+                f"out with columns={kept}"
             )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pt.is_large_binary(kind) or pt.is_binary(kind) or pt.is_binary_view(kind))
 
 
 def _class_of(value: int | None, column: str, row: int) -> bytes:

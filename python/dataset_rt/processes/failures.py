@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataset_rt.errors import InvalidInputError
 
@@ -19,7 +19,37 @@ class WorkerException(RuntimeError):  # noqa: N818 - stands for exceptions of an
 
 
 def encode(error: BaseException) -> bytes:
-    """Return an exception with its traceback as bytes; never fails."""
+    """Return an exception with its traceback and its cause as bytes; never fails."""
+    described = _describe(error)
+    try:
+        trace = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - their own code may raise anything
+        trace = f"{described.name}: {described.text}"
+    cause = None if error.__cause__ is None else _describe(error.__cause__)
+    # Lone surrogates are no reason to lose the rest.
+    return pickle.dumps((described, trace, cause))
+
+
+def decode(encoded: bytes | memoryview) -> BaseException:
+    """Return the exception, its traceback as a note; a `WorkerException` where it is lost."""
+    described, trace, cause = pickle.loads(encoded)  # noqa: S301 - our own process's
+    error = _restore(described, trace)
+    if cause is not None:
+        # Its traceback is in the note already.
+        error.__cause__ = _restore(cause)
+    return error
+
+
+class _Described(NamedTuple):
+    """What goes from process to process of an exception."""
+
+    pickled: bytes
+    name: str
+    text: str
+    is_exception: bool
+
+
+def _describe(error: BaseException) -> _Described:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - their own code may raise anything
@@ -31,25 +61,20 @@ def encode(error: BaseException) -> bytes:
             pickled = b""
     except Exception:  # noqa: BLE001 - as above
         pickled = b""
-    try:
-        trace = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - as above
-        trace = f"{type(error).__name__}: {text}"
-    # Lone surrogates are no reason to lose the rest.
-    return pickle.dumps((pickled, type(error).__name__, text, trace, isinstance(error, Exception)))
+    return _Described(pickled, type(error).__name__, text, isinstance(error, Exception))
 
 
-def decode(encoded: bytes | memoryview) -> BaseException:
-    """Return the exception, its traceback as a note; a `WorkerException` where it is lost."""
-    pickled, name, text, trace, is_exception = pickle.loads(encoded)  # noqa: S301 - our own process's
+def _restore(described: _Described, trace: str | None = None) -> BaseException:
     error: BaseException
     try:
-        error = pickle.loads(pickled)  # noqa: S301 - as above
-        error.add_note(f"raised in a worker process:\n{trace}")
+        error = pickle.loads(described.pickled)  # noqa: S301 - our own process's
+        if trace is not None:
+            error.add_note(f"raised in a worker process:\n{trace}")
     except Exception:  # noqa: BLE001 - their own code may raise anything
-        base = WorkerException if is_exception else BaseException
-        error = type(name, (base,), {"__module__": __name__})(text)
-        error.add_note(f"raised in a worker process, and cannot be pickled:\n{trace}")
+        base = WorkerException if described.is_exception else BaseException
+        error = type(described.name, (base,), {"__module__": __name__})(described.text)
+        if trace is not None:
+            error.add_note(f"raised in a worker process, and cannot be pickled:\n{trace}")
     return error
 
 

@@ -20,7 +20,7 @@ from dataset_rt.sources.inputs.files import (
     optional_module,
     to_patterns,
 )
-from dataset_rt.sources.inputs.importer import Importer, ImporterOptions
+from dataset_rt.sources.inputs.importer import Importer, ImporterOptions, Placed
 
 # Records asked for at once, beyond what fits: they lie in chunks, and each call decodes its own.
 _RECORDS_PER_READ = 64
@@ -76,11 +76,12 @@ class ArrayRecordSource(Importer):
                 )
         return counts
 
-    def iter_from(self, start: int) -> Iterator[CacheInput]:
+    def iter_from(self, start: int) -> Iterator[CacheInput | Placed]:
         """Yield samples, or the items of `transform`, from record `start` on."""
         for file, count in zip(self._files, self._counts, strict=True):
             if start < count:
-                yield from _records(file, start, count)
+                for placed in _records(file, start, count):
+                    yield placed.sample if self._transform is None else placed
             start = max(0, start - count)
 
     def _computed_fingerprint(self, options: dict[str, object]) -> str:
@@ -93,7 +94,7 @@ class ArrayRecordSource(Importer):
         return {"files": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
 
 
-def _records(file: InputFile, start: int, count: int) -> Iterator[CacheInput]:
+def _records(file: InputFile, start: int, count: int) -> Iterator[Placed]:
     # Compressed sizes are all that is known before; half of it leaves room for what grows.
     size = max(1, min(_RECORDS_PER_READ, _READ_BYTES * count // (2 * file.size_bytes + 1)))
     with _opened(file) as reader:
@@ -105,8 +106,8 @@ def _records(file: InputFile, start: int, count: int) -> Iterator[CacheInput]:
                     f"{file.path}: expected {last - first} records from {first} on, found "
                     f"{len(records)}; take another copy of the file"
                 )
-            for record in records:
-                yield CacheInput(record, {})
+            for number, record in enumerate(records, first):
+                yield Placed(f"{file.path}, record {number}", CacheInput(record, {}))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dataset_rt.errors import InvalidInputError
 from dataset_rt.sources.arrow import PAYLOAD
 from dataset_rt.sources.inputs.column_rules import ColumnChoice
 from dataset_rt.sources.inputs.columnar import ColumnarImporter, Rows
-from dataset_rt.sources.inputs.files import FingerprintMaker, read_file
+from dataset_rt.sources.inputs.files import read_file
 from dataset_rt.sources.inputs.importer import ImporterOptions
 
 # Rows taken at once. The library maps its files: nothing is read before it is used.
@@ -125,8 +125,7 @@ class HuggingFaceSource(ColumnarImporter):
     def _computed_fingerprint(self, options: dict[str, object]) -> str | None:
         if not hasattr(self._dataset, "__len__"):
             return None
-        own = FingerprintMaker(self.kind, {"dataset": self._dataset._fingerprint, **options})
-        return self._fingerprint_of({"dataset": own.text()}, [])
+        return self._fingerprint_of(options, [], self._dataset._fingerprint)
 
     def _origin(self) -> Mapping[str, str]:
         origin = {"dataset": str(getattr(self._dataset.info, "dataset_name", None))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,12 @@ from dataset_rt.arguments import AnyPath, to_path
 from dataset_rt.errors import InvalidInputError, NotFoundError
 from dataset_rt.samples import CacheInput
 from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile
-from dataset_rt.sources.inputs.importer import Importer, ImporterOptions, LoadThenTransform
+from dataset_rt.sources.inputs.importer import (
+    Importer,
+    ImporterOptions,
+    LoadThenTransform,
+    Placed,
+)
 
 IMAGE_EXTENSIONS = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
@@ -32,6 +38,13 @@ class _Item(NamedTuple):
     size_bytes: int
     mtime_ns: int
     label_id: int | None
+
+
+class _Listed(NamedTuple):
+    """What was found in a directory."""
+
+    files: list[InputFile]
+    left_out: dict[str, int]
 
 
 class ImageFolderSource(Importer):
@@ -105,7 +118,7 @@ class ImageFolderSource(Importer):
         for file in self._files[start:]:
             label_id = numbers[_label_of(file.name)] if self._labels else None
             item = _Item(file.name, file.size_bytes, file.mtime_ns, label_id)
-            yield load(item) if self._transform is None else item
+            yield load(item).sample if self._transform is None else item
 
     @property
     def transform(self) -> LoadThenTransform[_Item] | None:
@@ -138,14 +151,26 @@ class ImageFolderSource(Importer):
     def _origin(self) -> Mapping[str, str]:
         return {"root": os.path.abspath(self._root)}
 
-    @cached_property
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Files that `extensions` leaves out, by their extensions, `""` for none.
+
+        What begins with `.` is not counted.
+        """
+        return self._listed.left_out
+
+    @property
     def _files(self) -> list[InputFile]:
-        other = set[str]()
+        return self._listed.files
+
+    @cached_property
+    def _listed(self) -> _Listed:
+        other = Counter[str]()
         files = []
         for name, found in _files_below(self._root):
             extension = os.path.splitext(name)[1].lower()
             if self._extensions is not None and extension not in self._extensions:
-                other.add(extension)
+                other[extension] += 1
                 continue
             self._check_name(name)
             # Paths are made when files are read: there may be millions.
@@ -157,7 +182,7 @@ class ImageFolderSource(Importer):
                 + (f" but {' '.join(sorted(other))}; say which with extensions=" if other else "")
             )
         files.sort(key=lambda file: file.name.encode())
-        return files
+        return _Listed(files, dict(sorted(other.items())))
 
     def _check_name(self, name: str) -> None:
         try:
@@ -179,13 +204,13 @@ class _LoadFile:
 
     root: str
 
-    def __call__(self, item: _Item) -> CacheInput:
+    def __call__(self, item: _Item) -> Placed:
         path = os.path.join(self.root, item.name)
         data = InputFile(path, item.name, item.size_bytes, item.mtime_ns).read()
         metadata: dict[str, Any] = {"path": item.name}
         if item.label_id is not None:
             metadata |= {"label": _label_of(item.name), "label_id": item.label_id}
-        return CacheInput(data, metadata)
+        return Placed(path, CacheInput(data, metadata))
 
 
 def _label_of(name: str) -> str:

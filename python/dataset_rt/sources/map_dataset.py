@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from dataset_rt.samples import CacheInput
-from dataset_rt.sources.inputs.importer import Importer
+from dataset_rt.sources.inputs.importer import Importer, named
 
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
@@ -106,7 +106,10 @@ class _EncodedItem(Generic[_T]):
     encode: Callable[[_T], CacheInput]
 
     def __call__(self, index: int) -> CacheInput:
-        return self.encode(self.dataset[index])
+        with named(f"item {index}", "the dataset"):
+            item = self.dataset[index]
+        with named(f"item {index}", "encode"):
+            return self.encode(item)
 
 
 def _name_of(thing: object) -> str:

@@ -16,7 +16,7 @@ from dataset_rt.arguments import AnyPath, to_names
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.samples import CacheInput
 from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile, list_files, to_patterns
-from dataset_rt.sources.inputs.importer import Importer, ImporterOptions
+from dataset_rt.sources.inputs.importer import Importer, ImporterOptions, Placed
 from dataset_rt.sources.inputs.tar_members import Member, members_of
 
 # The same endings mean the same to the library's own decoders.
@@ -88,14 +88,19 @@ class WebDatasetSource(Importer):
         expanded = [path for pattern in patterns for path in expand_braces(pattern)]
         self._files = list_files(expanded, (".tar", ".tar.gz", ".tgz"))
 
-    def iter_from(self, start: int) -> Iterator[CacheInput]:
-        """Yield samples from number `start` on; what lies before is passed over unread."""
+    def iter_from(self, start: int) -> Iterator[CacheInput | Placed]:
+        """Yield samples, or the items of `transform`, from number `start` on.
+
+        What lies before is passed over unread.
+        """
         groups = itertools.chain.from_iterable(self._groups(file) for file in self._files)
         for number, group in enumerate(groups):
             if number < start:
                 group.pass_over()
-            else:
+            elif self._transform is None:
                 yield self._sample(group)
+            else:
+                yield Placed(f"{group.shard}: sample {group.key!r}", self._sample(group))
 
     def _sample(self, group: _Group) -> CacheInput:
         values: dict[str, Any] = {_KEY: group.key}

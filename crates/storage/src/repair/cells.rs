@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::proven::{Attend, Found, Loss, ProvenFile, Region};
+use super::proven::ProvenFile;
+use super::region::{Attend, Found, Loss, Region};
 use super::structure::crafted;
 use crate::Result;
 use crate::format::ipc::{BatchLayout, BodyKind, decompress_buffer};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::proven::{Attend, Loss};
+use super::region::{Attend, Loss};
 use super::remains::{Remains, Trust};
 use super::restore::{Derived, digest_of, rebuilt};
 use crate::format::codec::Compression;
@@ -158,9 +158,13 @@ impl Examination {
                 self.lose(&file, Some(fault));
                 continue;
             };
-            let obstacle = rebuilt(remains, derived, None, attend)?.err();
+            let obstacle = match LocalStore.kind(&remains.directory.join(&file))? {
+                Some(EntryKind::Directory) => Some(format!("{file} is a directory; move it away")),
+                _ => rebuilt(remains, derived, None, attend)?
+                    .err()
+                    .map(|loss| format!("{}: {}", loss.file, loss.reason)),
+            };
             let state = if obstacle.is_none() { FileState::Restorable } else { FileState::Lost };
-            let obstacle = obstacle.map(|loss| format!("{}: {}", loss.file, loss.reason));
             self.files.push(FileFinding { file, state, reason: fault, obstacle });
         }
         Ok(())

@@ -5,9 +5,11 @@
 //! ```text
 //! remains    manifest, files, and rows put together from whatever still holds them
 //!   ^ proven      a file whose bytes come with the proof of their block
+//!   ^ columns     stored columns from whichever file holds them
 //!   ^ structure   where the record batches of a damaged Arrow file lie
 //!   ^ cells       values of one column, each there or lost
 //!   ^ payloads    stored bytes -> payload
+//!   ^ region      bytes with holes, and why
 //! unproven   a cache without its manifest, from Arrow structure alone
 //! walk       remains -> pieces: the samples that survive, the samples that do not
 //! examine    which files are damaged, which samples are lost
@@ -15,9 +17,11 @@
 //! ```
 
 mod cells;
+mod columns;
 mod examine;
 mod payloads;
 mod proven;
+mod region;
 mod remains;
 mod restore;
 mod structure;
@@ -27,7 +31,7 @@ mod unproven;
 mod walk;
 
 pub use examine::{Examination, FileFinding, FileState, LostSamples, examine};
-pub use proven::Loss;
+pub use region::Loss;
 pub use remains::{Remains, Trust};
 pub use restore::restore;
 pub use walk::{Samples, Selection};

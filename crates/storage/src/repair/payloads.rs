@@ -1,7 +1,8 @@
 //! From index records to payloads. Knows neither rows nor where records come from.
 
 use super::cells::whole_buffer;
-use super::proven::{Attend, Found, Loss, ProvenFile, Region, reserve};
+use super::proven::{ProvenFile, reserve};
+use super::region::{Attend, Found, Loss, Region};
 use super::structure::{Structure, crafted};
 use crate::Result;
 use crate::format::codec::{Compression, Decompressor};

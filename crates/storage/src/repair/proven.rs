@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use super::region::{Attend, Found, Loss, Region};
 use crate::format::digest::{
     Digest, DigestLayout, FileHasher, block_count, block_digest, from_hex, leaf_count, leaves_match,
 };
@@ -12,24 +13,8 @@ use crate::format::manifest::{DIGESTS_FILE, VerifiedFile};
 use crate::store::{IoMode, ReadFile};
 use crate::{Error, Kind, Result};
 
-/// Looks for signals; its error ends the work.
-pub(super) type Attend<'a> = &'a mut dyn FnMut() -> Result<()>;
-
 /// Bytes between two looks for signals.
 pub(super) const PIECE_BYTES: u64 = 1024 * 1024;
-
-/// Why bytes are not to be had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// File within the cache.
-    pub file: String,
-    /// What is wrong with it, and where.
-    pub reason: String,
-}
-
-/// Bytes that are there, or why they are not. The outer error of functions that return one is
-/// never the cache's fault.
-pub(super) type Found<T> = std::result::Result<T, Loss>;
 
 /// `digests.bin`, whatever is left of it.
 pub(super) struct Digests {
@@ -87,14 +72,6 @@ pub(super) struct ProvenFile {
     lost: Option<String>,
     /// The block read last.
     kept: Option<(u64, Vec<u8>)>,
-}
-
-/// Part of a file, with holes where bytes are not proven.
-pub(super) struct Region {
-    name: String,
-    start: u64,
-    bytes: Vec<u8>,
-    holes: Vec<(Range<u64>, String)>,
 }
 
 impl ProvenFile {
@@ -372,41 +349,6 @@ impl ProvenFile {
 
 /// Damaged blocks named one by one.
 const BLOCKS_NAMED: usize = 8;
-
-impl Region {
-    /// Bytes that came from elsewhere: from a buffer that was decompressed.
-    pub(super) fn whole(name: &str, bytes: Vec<u8>) -> Self {
-        Self { name: name.to_owned(), start: 0, bytes, holes: Vec::new() }
-    }
-
-    /// A part of which nothing is there.
-    pub(super) fn lost(loss: Loss) -> Self {
-        let holes = vec![(0..u64::MAX, loss.reason)];
-        Self { name: loss.file, start: 0, bytes: Vec::new(), holes }
-    }
-
-    /// The proven bytes of `range`.
-    pub(super) fn get(&self, range: Range<u64>) -> Found<&[u8]> {
-        let loss = |reason: String| Loss { file: self.name.clone(), reason };
-        if range.start == range.end {
-            return Ok(&[]);
-        }
-        let touches = |hole: &Range<u64>| hole.start < range.end && range.start < hole.end;
-        if let Some((_, reason)) = self.holes.iter().find(|(hole, _)| touches(hole)) {
-            return Err(loss(reason.clone()));
-        }
-        let place = |at: u64| at.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
-        place(range.start)
-            .zip(place(range.end))
-            .and_then(|(start, end)| self.bytes.get(start..end))
-            .ok_or_else(|| loss(format!("bytes {range:?} are not among those that rows may name")))
-    }
-
-    /// Whether nothing is missing.
-    pub(super) fn is_whole(&self) -> bool {
-        self.holes.is_empty()
-    }
-}
 
 /// The open file, or why it is lost: it is not there, or is no regular file.
 fn open(path: &Path) -> Result<std::result::Result<ReadFile, String>> {

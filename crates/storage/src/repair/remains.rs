@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use arrow_schema::SchemaRef;
 
-use super::cells::{Cells, Column, Value};
+use super::cells::{Cells, Column};
+use super::columns::{Columns, Place};
 use super::payloads::Payloads;
-use super::proven::{Attend, Digests, Found, Loss, ProvenFile};
+use super::proven::{Digests, ProvenFile};
+use super::region::{Attend, Found, Loss};
 use super::structure::Structure;
 use super::unproven;
 use crate::absent::no_cache;
@@ -18,7 +20,7 @@ use crate::format::index::{
     INDEX_RECORD_BYTES, IndexKind, IndexRecord, encode_header, record_offset,
 };
 use crate::format::limits::MANIFEST_BYTES_MAX;
-use crate::format::manifest::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, Manifest, SHARDS_DIR};
+use crate::format::manifest::{INDEX_FILE, MANIFEST_FILE, Manifest, SHARDS_DIR};
 use crate::format::schema::{ColumnType, StoredSchema};
 use crate::store::{EntryKind, LocalStore, Store, read_file};
 use crate::{Error, Kind, Result};
@@ -404,9 +406,8 @@ impl Remains {
         rows: Range<u64>,
         attend: Attend<'_>,
     ) -> Result<Columns> {
-        let mut columns = Columns { segments: Vec::new(), why: None, count: 0 };
-        columns.count = self.schema.columns().len();
-        if columns.count == 0 {
+        let mut columns = Columns::new(self.schema.columns().len());
+        if self.schema.columns().is_empty() {
             return Ok(columns);
         }
         let values_max = match self.is_proven {
@@ -433,105 +434,6 @@ impl Remains {
     /// The header that the index must have.
     pub(super) fn index_header(&self) -> [u8; 64] {
         encode_header(self.manifest.index_kind())
-    }
-}
-
-/// Where the stored columns lie in a file.
-struct Place {
-    /// Row of the cache that is the file's first.
-    first_row: u64,
-    /// Columns in front of them.
-    own_columns: usize,
-    values_max: u64,
-}
-
-/// Stored columns of some rows, from wherever they were found.
-pub(super) struct Columns {
-    /// Better ones first.
-    segments: Vec<Segment>,
-    why: Option<Loss>,
-    count: usize,
-}
-
-struct Segment {
-    rows: Range<u64>,
-    /// Row of the cache that is the first of its batch.
-    first_row: u64,
-    cells: Vec<Cells>,
-}
-
-impl Columns {
-    /// Adds what `file` has of `rows`.
-    fn take(
-        &mut self,
-        schema: &StoredSchema,
-        file: &mut ProvenFile,
-        batches: &mut Structure,
-        place: &Place,
-        rows: &Range<u64>,
-        attend: Attend<'_>,
-    ) -> Result<()> {
-        let file_schema = batches.schema();
-        let mut row = rows.start;
-        while row < rows.end {
-            let Some((number, (start, end))) = batches.batch_of(row - place.first_row) else {
-                self.why = Some(batches.loss(file));
-                row += 1;
-                continue;
-            };
-            let (start, end) = (place.first_row + start, (place.first_row + end).min(rows.end));
-            let header = match batches.header(file, number, attend)? {
-                Ok(header) => header.clone(),
-                Err(loss) => {
-                    self.why = Some(loss);
-                    row = end;
-                    continue;
-                }
-            };
-            let mut cells = Vec::with_capacity(self.count);
-            for (i, stored) in schema.columns().iter().enumerate() {
-                let column = Column {
-                    column_type: &stored.column_type,
-                    nullable: stored.nullable,
-                    nulls: header.nulls.get(i + place.own_columns).copied().unwrap_or(0),
-                    buffers: header.column_buffers(&file_schema, i + place.own_columns),
-                    values_max: place.values_max,
-                };
-                let rows = row - start..end - start;
-                cells.push(Cells::load(file, &header, &column, rows, attend)?);
-            }
-            self.segments.push(Segment { rows: row..end, first_row: start, cells });
-            row = end;
-        }
-        Ok(())
-    }
-
-    /// Whether every value is there.
-    fn is_whole(&self, rows: &Range<u64>) -> bool {
-        let known: u64 = self.segments.iter().map(|s| s.rows.end - s.rows.start).sum();
-        known == rows.end - rows.start
-            && self.segments.iter().flat_map(|segment| &segment.cells).all(Cells::is_whole)
-    }
-
-    /// The value of column `column` in row `row`.
-    pub(super) fn value(&self, row: u64, column: usize) -> Found<Value<'_>> {
-        let mut why = None;
-        for segment in self.segments.iter().filter(|segment| segment.rows.contains(&row)) {
-            match segment.cells.get(column).map(|cells| cells.value(row - segment.first_row)) {
-                Some(Ok(value)) => return Ok(value),
-                Some(Err(loss)) => why = Some(loss),
-                None => {}
-            }
-        }
-        Err(why.or_else(|| self.why.clone()).unwrap_or_else(|| Loss {
-            file: METADATA_FILE.to_owned(),
-            reason: "no record batch holds the row".to_owned(),
-        }))
-    }
-
-    /// Why a value of row `row` is lost, if one is.
-    pub(super) fn loss(&self, row: u64) -> Option<Loss> {
-        (0..self.count).find_map(|column| self.value(row, column).err())
     }
 }
 

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::examine::{Examination, FileFinding, FileState, examine};
-use super::proven::{Attend, Found, Loss, PIECE_BYTES, read_at};
+use super::proven::{PIECE_BYTES, read_at};
+use super::region::{Attend, Found, Loss};
 use super::remains::{Remains, Trust};
 use super::walk::columns_of;
 use crate::format::digest::{Digest, FileDigest, FileHasher, encode_digests_header, from_hex};
 use crate::format::limits::MANIFEST_BYTES_MAX;
 use crate::format::manifest::{DIGESTS_FILE, FileEntry, INDEX_FILE, MANIFEST_FILE, METADATA_FILE};
-use crate::store::{DirLock, EntryKind, IoMode, ReadFile, Store, read_file};
+use crate::store::{DirLock, EntryKind, IoMode, ReadFile, Store, is_marked_read_only, read_file};
 use crate::write::{HashedFile, MetadataFile};
-use crate::{Error, Result};
+use crate::{Error, Kind, Result};
 
 /// A file that the other ones determine, bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,17 @@ pub fn restore(
     if !found.files.iter().any(is_due) {
         remove_leftovers_if_possible(store.as_ref(), path);
         return Ok(found);
+    }
+    if is_marked_read_only(path) {
+        return Err(Error::new(
+            Kind::Unavailable,
+            format!(
+                "{} is marked read-only, and nothing was written; make it writable to repair it in \
+                 place, or write a whole copy with salvage_cache(always=True) (dataset-rt repair \
+                 --into DIR --always)",
+                path.display()
+            ),
+        ));
     }
     let manifest = read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX)?;
     let Some(lock) = store.lock_dir(path)? else {
@@ -150,12 +162,6 @@ impl InPlace<'_> {
         attend: Attend<'_>,
     ) -> Result<Found<()>> {
         let place = self.path.join(derived.name());
-        if self.store.kind(&place)? == Some(EntryKind::Directory) {
-            return Err(Error::conflict(format!(
-                "{} is a directory; move it away",
-                place.display()
-            )));
-        }
         let file = HashedFile::create(self.store.as_ref(), aside)?;
         if let Err(loss) = rebuilt(remains, derived, Some(file), attend)? {
             return Ok(Err(loss));

@@ -3,7 +3,8 @@
 
 use arrow_schema::SchemaRef;
 
-use super::proven::{Attend, Found, Loss, ProvenFile};
+use super::proven::ProvenFile;
+use super::region::{Attend, Found, Loss};
 use crate::format::ipc::{
     BatchLayout, BatchPlace, FOOTER_TAIL_BYTES, FileLayout, HEAD_BYTES_MIN, decode_batch_header,
     decode_body_len, decode_footer, footer_range, message_len,

@@ -7,7 +7,8 @@ use std::path::Path;
 use arrow_schema::{Schema, SchemaRef};
 
 use super::cells::{Cells, Column, Value};
-use super::proven::{Attend, ProvenFile};
+use super::proven::ProvenFile;
+use super::region::Attend;
 use super::structure::{Structure, footer};
 use crate::format::codec::{Algo, Compression, Scope};
 use crate::format::index::{INDEX_HEADER_BYTES, INDEX_MAGIC, INDEX_RECORD_BYTES};

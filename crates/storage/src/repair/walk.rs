@@ -8,9 +8,10 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::cells::Value;
+use super::columns::Columns;
 use super::examine::LostSamples;
-use super::proven::{Attend, Found, Loss};
-use super::remains::{Columns, Remains};
+use super::region::{Attend, Found, Loss};
+use super::remains::Remains;
 use crate::write::ColumnBuilder;
 use crate::{Error, Result};
 

@@ -172,3 +172,9 @@ pub fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     file.read_at(0, &mut bytes)?;
     Ok(bytes)
 }
+
+/// Whether nobody is meant to write into the directory: no mode bit allows it. The superuser may
+/// all the same, so that the mode is all there is to go by.
+pub fn is_marked_read_only(directory: &Path) -> bool {
+    std::fs::metadata(directory).is_ok_and(|metadata| metadata.permissions().readonly())
+}

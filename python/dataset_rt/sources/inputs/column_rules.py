@@ -74,8 +74,14 @@ class ColumnChoice:
                 f"{place}: column {self.payload!r} is the payload already; take it out of columns="
             )
         fields = [_field(schema, name, place) for name in names]
-        for field in fields:
-            self._check_metadata(field, place)
+        problems = [_problem_of(field) for field in fields]
+        for field, problem in zip(fields, problems, strict=True):
+            if problem is not None:
+                kept = [f.name for f, p in zip(fields, problems, strict=True) if p is None]
+                other = "rename it" if field.name in RESERVED else "turn it into text or numbers"
+                raise InvalidInputError(
+                    f"{place}: {problem}; leave it out with columns={kept}, or {other} before"
+                )
         # What else files say about columns is theirs: field numbers, pandas' notes.
         return pa.schema([pa.field(f.name, f.type, f.nullable) for f in fields])
 
@@ -104,20 +110,10 @@ class ColumnChoice:
                 f"struct of bytes and path, found {field.type}; say which with payload="
             )
 
-    def _check_metadata(self, field: pa.Field, place: str) -> None:
-        advice = "leave it out: name the columns to keep with columns=[...]"
-        if self.columns is not None:
-            advice = f"take it out of columns={list(self.columns)}"
-        if field.name in RESERVED:
-            raise InvalidInputError(
-                f"{place}: a stored column cannot be named {field.name!r}, the name is reserved; "
-                f"{advice}, or rename it"
-            )
-        if not _is_one_of(_values_type(field.type), _STORED):
-            raise InvalidInputError(
-                f"{place}: column {field.name!r} has type {field.type}, which cannot be stored; "
-                f"{advice}, or turn it into text or numbers before"
-            )
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column is text."""
+    return _is_one_of(_values_type(kind), _TEXT)
 
 
 def payload_values(column: pa.Array) -> pa.Array:
@@ -145,6 +141,15 @@ def _field(schema: pa.Schema, name: str, place: str) -> pa.Field:
             f"{place}: expected one column {name!r}, found {found} among {schema.names}"
         )
     return schema.field(name)
+
+
+def _problem_of(field: pa.Field) -> str | None:
+    """Say why a column cannot be stored, `None` when it can."""
+    if field.name in RESERVED:
+        return f"a stored column cannot be named {field.name!r}, the name is reserved"
+    if not _is_one_of(_values_type(field.type), _STORED):
+        return f"column {field.name!r} has type {field.type}, which cannot be stored"
+    return None
 
 
 def _no_payload(schema: pa.Schema, payload: str, place: str) -> str:

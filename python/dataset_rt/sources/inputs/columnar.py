@@ -13,9 +13,9 @@ import pyarrow as pa
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.samples import CacheInput, MetadataValue
 from dataset_rt.sources.arrow import PAYLOAD
-from dataset_rt.sources.inputs.column_rules import ColumnChoice, payload_values
+from dataset_rt.sources.inputs.column_rules import ColumnChoice, is_text, payload_values
 from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile, read_file, stat_of
-from dataset_rt.sources.inputs.importer import Importer, LoadThenTransform
+from dataset_rt.sources.inputs.importer import Importer, LoadThenTransform, Placed
 
 # Of the files that are read for one batch: enough to amortise it, little beside everything else.
 _FILE_BYTES_PER_BATCH = 8 * 1024 * 1024
@@ -78,6 +78,13 @@ class ColumnarImporter(Importer):
     def _metadata(self) -> pa.Schema:
         return self._choice.metadata_schema(*self._read_schema())
 
+    @cached_property
+    def text_payload(self) -> str | None:
+        """The column that becomes the payload if it is text, `None` otherwise."""
+        column = self._choice.payload
+        is_text_column = column is not None and is_text(self._read_schema()[0].field(column).type)
+        return column if is_text_column else None
+
     @property
     def _known_schema(self) -> pa.Schema:
         return self._metadata
@@ -86,7 +93,7 @@ class ColumnarImporter(Importer):
     def transform(self) -> Callable[[Any], CacheInput] | None:
         """Makes the sample of one row, `None` when nothing is transformed."""
         if self._transform is None or self._choice.payload_files is None:
-            return self._transform
+            return super().transform
         return LoadThenTransform(_load_row, self._transform)
 
     def iter_from(self, start: int) -> Iterator[Any]:
@@ -103,12 +110,13 @@ class ColumnarImporter(Importer):
         metadata = rows.batch.select(self._metadata.names)
         return _joined(metadata, self._payloads(rows))
 
-    def _one_by_one(self, rows: Rows) -> Iterator[CacheInput]:
+    def _one_by_one(self, rows: Rows) -> Iterator[Placed]:
         payloads = self._payloads(rows)
         metadata = rows.batch.select(self._metadata.names).to_pylist()
         for index in range(rows.batch.num_rows):
             # Bytes, not a view: it may have to go to another process.
-            yield CacheInput(payloads[index].as_py(), metadata[index])
+            sample = CacheInput(payloads[index].as_py(), metadata[index])
+            yield Placed(rows.place(index), sample)
 
     def _payloads(self, rows: Rows) -> pa.Array:
         column = self._choice.payload
@@ -156,8 +164,16 @@ class ColumnarImporter(Importer):
                 )
             yield path, place
 
-    def _fingerprint_of(self, options: dict[str, object], files: list[InputFile]) -> str:
-        """Return the fingerprint of table files, and of the files that their rows name."""
+    def _fingerprint_of(
+        self, options: dict[str, object], files: list[InputFile], dataset: str | None = None
+    ) -> str:
+        """Return the fingerprint of table files, and of the files that their rows name.
+
+        Args:
+            options: Those of the importer.
+            files: The table files.
+            dataset: What stands for them where there are none.
+        """
         choice = self._choice
         maker = FingerprintMaker(
             self.kind,
@@ -167,6 +183,8 @@ class ColumnarImporter(Importer):
         )
         for file in files:
             maker.add_file(file.name, file.size_bytes, file.mtime_ns)
+        if dataset is not None:
+            maker.add_dataset(dataset)
         if choice.payload_files is not None:
             for rows in self._rows_from(0, [choice.payload_files]):
                 names = rows.batch.column(choice.payload_files).to_pylist()
@@ -208,8 +226,9 @@ def _joined(metadata: pa.RecordBatch, payloads: pa.Array) -> pa.RecordBatch:
     )
 
 
-def _load_row(row: RowOfFile) -> CacheInput:
-    return CacheInput(_read(row.path, row.place), row.metadata)
+def _load_row(row: RowOfFile) -> Placed:
+    sample = CacheInput(_read(row.path, row.place), row.metadata)
+    return Placed(f"{row.place}: {row.path}", sample)
 
 
 def _read(path: str, place: str) -> bytes:

@@ -9,16 +9,20 @@ import glob
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from dataset_rt.arguments import to_path
 from dataset_rt.errors import InvalidInputError, NotFoundError
 
 # Of the rules by which fingerprints are made: a change of what importers store changes it.
-_RULES = 1
+_RULES = 2
+
+_DIGEST_LETTERS = 32
+_FINGERPRINT = re.compile(r"(?P<kind>[a-z_]+)-(?P<options>[0-9a-f]{32})-(?P<inputs>[0-9a-f]{32})")
 
 # As in the format: no payload is longer.
 _PAYLOAD_BYTES_MAX = 2**31 - 1
@@ -183,28 +187,49 @@ def _raise(error: OSError) -> None:
 
 
 class FingerprintMaker:
-    """SHA-256 of an importer's options and of names, sizes and times of its files.
+    """`<kind>-<options>-<inputs>`: digests of an importer's options, and of its files.
 
-    No contents are read. The place of the files has no part in it: moved, or copied with their
-    times, they keep it.
+    Of the files count names, sizes and times; no contents are read. Their place has no part in it:
+    moved, or copied with their times, they keep it. There are two digests, SHA-256 cut to 128
+    bits, so that a stale cache can tell what changed.
     """
 
     def __init__(self, kind: str, options: Mapping[str, object]) -> None:
         self._kind = kind
-        self._digest = hashlib.sha256()
-        self._add([_RULES, kind, dict(sorted(options.items()))])
+        self._options = hashlib.sha256(_line([_RULES, kind, dict(sorted(options.items()))]))
+        self._inputs = hashlib.sha256()
 
     def add_file(self, name: str, size_bytes: int, mtime_ns: int) -> None:
         """Count one file in; order matters."""
-        self._add([name, size_bytes, mtime_ns])
+        self._inputs.update(_line([name, size_bytes, mtime_ns]))
+
+    def add_dataset(self, fingerprint: str) -> None:
+        """Count in what has a fingerprint of its own."""
+        self._inputs.update(_line([fingerprint]))
 
     def text(self) -> str:
         """Return the fingerprint."""
-        return f"{self._kind}-{self._digest.hexdigest()}"
+        parts = (digest.hexdigest()[:_DIGEST_LETTERS] for digest in (self._options, self._inputs))
+        return "-".join((self._kind, *parts))
 
-    def _add(self, entry: list[object]) -> None:
-        # A line of JSON ends where it ends: no two lists of entries make the same bytes.
-        self._digest.update(json.dumps(entry).encode() + b"\n")
+
+def changed_part(fingerprint: str | None, other: str | None) -> Literal["options", "inputs"] | None:
+    """Return in what two fingerprints differ, `None` when it is both, or they are not of importers.
+
+    Args:
+        fingerprint: Of a source or a cache.
+        other: Of another one.
+    """
+    first, second = (_FINGERPRINT.fullmatch(text or "") for text in (fingerprint, other))
+    if first is None or second is None or first["kind"] != second["kind"]:
+        return None
+    changed = [part for part in ("options", "inputs") if first[part] != second[part]]
+    return cast("Literal['options', 'inputs']", changed[0]) if len(changed) == 1 else None
+
+
+def _line(entry: list[object]) -> bytes:
+    # A line of JSON ends where it ends: no two lists of entries make the same bytes.
+    return json.dumps(entry).encode() + b"\n"
 
 
 def optional_module(module: str, package: str, user: str) -> Any:

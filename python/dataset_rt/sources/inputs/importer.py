@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeAlias, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import pyarrow as pa
 
-from dataset_rt.errors import InvalidInputError
+from dataset_rt.errors import InvalidInputError, SourceError
 from dataset_rt.frames import ArrowArrayExporter
 from dataset_rt.samples import CacheInput
+from dataset_rt.sources.transformed import checked
 
 Transform: TypeAlias = Callable[[CacheInput], CacheInput]
 """What turns one sample of a file into the sample that is stored."""
@@ -104,8 +106,11 @@ class Importer(ABC):
 
     @property
     def transform(self) -> Callable[[Any], CacheInput] | None:
-        """Makes the sample of one item, `None` when the items are samples; see `HasTransform`."""
-        return self._transform
+        """Makes the sample of one item, `None` when the items are samples; see `HasTransform`.
+
+        The items of importers know their files and rows, so that errors can name them.
+        """
+        return None if self._transform is None else LoadThenTransform(_loaded, self._transform)
 
     @property
     def provenance(self) -> Mapping[str, str]:
@@ -140,13 +145,58 @@ class Importer(ABC):
         return f"{type(self).__name__}(name={self._name!r})"
 
 
+class Placed(NamedTuple):
+    """A sample before its transform, and where it comes from, for messages."""
+
+    place: str
+    sample: CacheInput
+
+
 @dataclass(frozen=True, slots=True)
 class LoadThenTransform(Generic[_Item]):
     """A transform whose items are loaded where it runs, so that processes share the loading."""
 
-    load: Callable[[_Item], CacheInput]
+    load: Callable[[_Item], Placed]
     transform: Transform
 
     def __call__(self, item: _Item) -> CacheInput:
-        """Return the stored sample of one item."""
-        return self.transform(self.load(item))
+        """Return the stored sample of one item.
+
+        Raises:
+            SourceError: `transform` raised; the message names the item, `__cause__` is the error.
+            InvalidInputError: It returned something else than one sample.
+        """
+        place, sample = self.load(item)
+        with named(place, "transform"):
+            made = self.transform(sample)
+        try:
+            found: CacheInput = checked(made)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{place}: {error}") from None
+        return found
+
+
+@contextmanager
+def named(place: str, what: str) -> Iterator[None]:
+    """Let errors of a caller's function say what it was at work on.
+
+    Args:
+        place: File and row, or what else the item is.
+        what: The function.
+
+    Raises:
+        SourceError: It raised; `__cause__` is what.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = type(error).__name__
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001 - their own code may raise anything
+            text = "no text, since its __str__ failed"
+        raise SourceError(f"{place}: {what} raised {kind}: {text}") from error
+
+
+def _loaded(item: Placed) -> Placed:
+    return item

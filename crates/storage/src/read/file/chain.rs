@@ -53,11 +53,11 @@ impl Chain {
         let (whole, rest) = bytes.as_chunks::<32>();
         if !rest.is_empty() || !leaves_match(whole, size_bytes, root) {
             return Err(Error::corrupt(format!(
-                "the block digests of {name} do not lead to its digest in the manifest; expected \
-                 {}; {}; in {}",
-                to_hex(root),
+                "{} is damaged: {}; its block digests of {name} do not lead to the digest in the \
+                 manifest, expected {}",
+                self.file.name(),
                 advice(self.file.name()),
-                self.file.name()
+                to_hex(root)
             )));
         }
         Ok(bytes)
@@ -67,9 +67,9 @@ impl Chain {
         let found = self.file.buffer(0..DIGESTS_HEADER_BYTES)?;
         if found.as_slice() != self.layout.header() {
             return Err(Error::corrupt(format!(
-                "the header is not the one the manifest asks for; {}; in {}",
-                advice(self.file.name()),
-                self.file.name()
+                "{} is damaged: {}; its header is not the one the manifest asks for",
+                self.file.name(),
+                advice(self.file.name())
             )));
         }
         Ok(())

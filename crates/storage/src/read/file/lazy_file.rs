@@ -224,11 +224,13 @@ impl LazyFile {
 /// The error for a file whose length is not the manifest's.
 pub(in crate::read) fn wrong_size(name: &str, expected: u64, found: u64) -> Error {
     let advice = advice(name);
-    Error::corrupt(format!("the file has {found} bytes; expected {expected}; {advice}; in {name}"))
+    Error::corrupt(format!(
+        "{name} is damaged: it has {found} bytes, expected {expected}; {advice}"
+    ))
 }
 
 /// The error for a file that the manifest names and the directory lacks.
 pub(in crate::read) fn missing(name: &str) -> Error {
     let advice = advice(name);
-    Error::corrupt(format!("a file the manifest names is missing; {advice}; expected {name}"))
+    Error::corrupt(format!("{name} is missing, which the manifest names; {advice}"))
 }

@@ -272,14 +272,13 @@ impl VerifiedFile {
         if found != expected {
             let place = self.block_range(block);
             return Err(Error::corrupt(format!(
-                "stored bytes are damaged: digest {}; expected {}; {}; in {}, block {block}, \
-                 bytes {}..{}",
-                to_hex(&found),
-                to_hex(&expected),
-                advice(self.name()),
+                "{} is damaged in block {block}, bytes {}..{}: {}; found digest {}, expected {}",
                 self.name(),
                 place.start,
-                place.end
+                place.end,
+                advice(self.name()),
+                to_hex(&found),
+                to_hex(&expected)
             )));
         }
         checks.set_verified(block);

@@ -126,8 +126,10 @@ fn a_damaged_block_is_named_and_the_others_read_on() {
                 Ok(payload) => assert_eq!(payload.as_view(), written.payloads[row as usize]),
                 Err(error) => {
                     assert_eq!(error.kind(), Kind::Corrupt);
-                    let place =
-                        format!("shards/000000.arrow, block {block}, bytes {}..", block * 65_536);
+                    let place = format!(
+                        "shards/000000.arrow is damaged in block {block}, bytes {}..",
+                        block * 65_536
+                    );
                     assert!(error.message().contains(&place), "{error}");
                     assert!((3..=4).contains(&row), "row {row}: {error}");
                 }

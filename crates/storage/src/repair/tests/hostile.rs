@@ -49,7 +49,7 @@ fn every_number_of_an_arrow_file_may_lie() {
     for name in ["shards/000000.arrow", "metadata.arrow"] {
         let bytes = fs::read(path.join(name)).unwrap();
         for at in (0..bytes.len()).step_by(8) {
-            for value in [u64::MAX, 1 << 62, 1 << 31] {
+            for value in [u64::MAX, 1 << 31] {
                 forge_file(&path, name, |bytes| {
                     let end = (at + 8).min(bytes.len());
                     bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
+use crate::read::tests::support::forge_file;
 use crate::store::{CrashStore, Fault, FaultyStore, Store};
 
 const DERIVED: [&str; 3] = ["digests.bin", "index.bin", "metadata.arrow"];
@@ -40,7 +41,7 @@ fn every_damage_of_a_derived_file_is_undone() {
         let originals = files(&path);
         for name in DERIVED {
             let bytes = fs::read(path.join(name)).unwrap();
-            for at in (0..bytes.len()).step_by(7) {
+            for at in (0..bytes.len()).step_by(19) {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << (at % 8);
                 overwrite(&path.join(name), &damaged);
@@ -93,6 +94,20 @@ fn a_shard_is_never_touched_and_nothing_is_guessed() {
     let found = restored(&written);
     assert!(found.files.iter().all(|finding| finding.state == FileState::Lost), "{found:?}");
     assert!(found.files.iter().filter(|finding| finding.obstacle.is_some()).count() == 2);
+    assert_eq!(files(&path), damaged);
+}
+
+#[test]
+fn what_the_manifest_does_not_name_takes_no_place() {
+    let written = write(&plan(Compression::default(), false));
+    let path = written.path();
+    // The manifest names an index that its writer did not derive from the shards.
+    forge_file(&path, "index.bin", |bytes| bytes[64 + 16] ^= 1);
+    break_derived(&path, &["index.bin"]);
+    let damaged = files(&path);
+    let found = restored(&written);
+    assert_eq!(states(&found), [("index.bin", FileState::Lost)]);
+    assert!(found.files[0].obstacle.as_ref().unwrap().contains("not what the manifest names"));
     assert_eq!(files(&path), damaged);
 }
 
