@@ -143,8 +143,8 @@ class RepairReport:
             return "restored; every file is what the manifest says"
         return (
             "damaged beyond repair in place; "
-            f"{self.samples_total - self.samples_lost} of {self.samples_total} samples survive and "
-            "can be salvaged into a new cache"
+            f"{self.samples_total - self.samples_lost:,} of {self.samples_total:,} samples survive "
+            "and can be salvaged into a new cache"
         )
 
     def to_json(self) -> str:
@@ -207,9 +207,12 @@ class SalvageReport:
             if self.samples_kept == 0:
                 return "nothing can be salvaged, every sample is lost; no cache was written"
             what = "repair restores its files in place" if self.files else "it is not damaged"
-            return f"a copy is not needed, no sample is lost and {what}; no cache was written"
+            return (
+                f"a copy is not needed, no sample is lost and {what}; no cache was written "
+                "(always=True writes one)"
+            )
         proof = "" if self.is_proven else ", none of them proven: the manifest is lost"
-        return f"{self.samples_kept} of {total} samples salvaged into {self.new_path}{proof}"
+        return f"{self.samples_kept:,} of {total:,} samples salvaged into {self.new_path}{proof}"
 
     def to_json(self) -> str:
         """Return the report as JSON text with the same field names."""
@@ -449,17 +452,17 @@ def _lost_metadata(path: Path, lost: tuple[LostSamples, ...], *, is_trusting: bo
 
 
 def _ids(start: int, stop: int) -> str:
-    return f"sample {start}" if stop == start + 1 else f"samples {start} to {stop - 1}"
+    return f"sample {start:,}" if stop == start + 1 else f"samples {start:,} to {stop - 1:,}"
 
 
 def _shown_ranges(lost: tuple[LostSamples, ...], count: int, total: int) -> Iterator[str]:
     if not lost:
         return
-    yield f"  {count} of {total} samples are lost:"
+    yield f"  {count:,} of {total:,} samples are lost:"
     for samples in lost[:_RANGES_SHOWN]:
         yield f"    {samples}"
     if len(lost) > _RANGES_SHOWN:
-        yield f"    and {len(lost) - _RANGES_SHOWN} more ranges"
+        yield f"    and {len(lost) - _RANGES_SHOWN:,} more ranges"
 
 
 def _to_json(report: RepairReport | SalvageReport) -> str:

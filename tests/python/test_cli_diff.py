@@ -171,6 +171,18 @@ def test_a_salvaged_cache_is_compared_by_the_ids_that_its_samples_had(runtime, t
     assert document["first_difference"]["sample_id"] == report.lost[0].stop + 1
     found = call("diff", whole, damaged, "--original-ids")
     assert (found.code, "no column 'original_sample_id'" in found.err) == (2, True)
+    # What A cannot show proves nothing of B.
+    every = [
+        (payload, values | {"original_sample_id": i}) for i, (payload, values) in enumerate(large())
+    ]
+    copy = written(runtime, tmp_path / "d", every)
+    assert call("diff", whole, copy, "--original-ids").code == 0
+    found = call("diff", damaged, copy, "--original-ids")
+    assert (found.code, found.lines[0]) == (1, "not every sample of B is in A, unchanged")
+    for ids, reason in ((["1", "2"], "expected integers"), ([2, 2], "does not ascend")):
+        odd = [(b"", {"i": 0, "original_sample_id": value}) for value in ids]
+        found = call("diff", whole, written(runtime, tmp_path / reason, odd), "--original-ids")
+        assert (found.code, reason in found.err) == (1, True)
 
 
 def test_another_order_of_the_same_samples_is_said_to_be_that(runtime, tmp_path):

@@ -64,6 +64,19 @@ def test_errors_are_printable_too(hostile):
         assert is_harmless(found.err), found.err
 
 
+@pytest.mark.parametrize("columns", [None, 40, 80])
+def test_what_is_said_of_lost_samples_is_printable(hostile, columns):
+    shard = hostile / "shards/000000.arrow"
+    put(shard, bytes(shard.stat().st_size))
+    for command in (["repair", "--dry-run"], ["verify"], ["stats", "--payloads"], ["head"]):
+        found = call(*command, hostile, columns=columns)
+        assert found.code == 1, command
+        assert is_harmless(found.out), command
+        assert is_harmless(found.err), command
+        if columns is not None:
+            assert max(cells(line) for line in found.out.splitlines()) <= columns
+
+
 def test_a_terminal_gets_no_escape_of_the_cache(hostile):
     for command in ("inspect", "stats"):
         terminal = Terminal(command, hostile)

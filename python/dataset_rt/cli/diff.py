@@ -256,6 +256,8 @@ def _verdict(found: _Difference) -> Text:
         return line(("same contents", "bold green"), (note, "dim"))
     if found.is_equal():
         return line(("every sample of B is in A, unchanged", "bold green"))
+    if found.by_original_ids:
+        return line(("not every sample of B is in A, unchanged", "bold red"))
     if found.is_another_order():
         return line(("the same samples in another order", "bold red"))
     if _have_one_digest(found.sides):

@@ -12,6 +12,7 @@ from dataset_rt.cli.console import bar, line, show, show_json, styled, table
 from dataset_rt.cli.options import CachesArgument, JsonOption, complete_columns, require_column
 from dataset_rt.cli.progress import counting
 from dataset_rt.cli.text import count, counted, path_text, share, value_text
+from dataset_rt.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -124,7 +125,10 @@ def weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) ->
         if not column.dtype.is_numeric():
             raise typer.BadParameter(f"--weight-by {name}: it holds {column.dtype}, not numbers")
         weight = column.cast(pl.Float64)
-    dataset.update_metadata(table.with_columns(weight.alias("weight")))
+    try:
+        dataset.update_metadata(table.with_columns(weight.alias("weight")))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"--weight-by {name}: {error}") from error
 
 
 def _stored(table: pl.DataFrame) -> list[str]:

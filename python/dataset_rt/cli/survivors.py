@@ -100,8 +100,11 @@ class Readable:
 
         Raises:
             CorruptError: As `runs`.
-            InvalidInputError: The column does not ascend.
+            InvalidInputError: The column holds no integers, or does not ascend.
         """
+        if "int" not in self.types()[column]:
+            found = self.types()[column]
+            raise InvalidInputError(f"{column} of {self.path}: expected integers, found {found}")
         last = -1
         for _, batch in self.runs(list(dict.fromkeys([*names, column]))):
             ids = pl.Series(batch[column]).cast(pl.Int64)

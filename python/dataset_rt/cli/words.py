@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _WORDS = (
     ('with trust="structure" (--unproven)', "with --unproven"),
+    ("num_workers is ", "--workers is "),
+    ("remove it or use from_cache_sources to reuse it", "choose another name, or remove it"),
     ("repair_cache (dataset-rt repair)", "dataset-rt repair"),
     ("salvage_cache (dataset-rt repair --into)", "dataset-rt repair --into DIR"),
 )
