@@ -133,6 +133,8 @@ class MuteError(Exception):
     ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",
 )
 def test_exceptions_keep_name_text_and_traceback(error, name, text, is_same):
+        (slow.ExitError("text"), "ExitError", "text", False),
+        (slow.ExitTextError(), "ExitTextError", "", True),
     try:
         raise error
     except BaseException as raised:
@@ -140,7 +142,7 @@ def test_exceptions_keep_name_text_and_traceback(error, name, text, is_same):
     decoded = failures.decode(encoded)
     assert type(decoded).__name__ == name
     assert (type(decoded) is type(error)) == is_same
-    if name != "MuteError":
+    if text:
         assert str(decoded).startswith(text)
     assert isinstance(decoded, Exception) == isinstance(error, Exception)
     assert "raise error" in decoded.__notes__[0]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from dataset_rt.processes.failures import encode, load
+from dataset_rt.processes.failures import AskedToEnd, encode, load
 from dataset_rt.processes.messages import Message, Part
 from dataset_rt.processes.parent import Parent
 from dataset_rt.processes.spawned import NOTHING, enter_directory, leave_interrupts_to_parent
@@ -82,11 +82,7 @@ def run(connection: Any, hand: Any) -> None:
 
 def _end_cleanly(_number: int, _frame: object) -> None:
     """What is unfinished goes, and what is finished stays, as after Ctrl-C in a serial write."""
-    raise _AskedToEnd(0)
-
-
-class _AskedToEnd(SystemExit):
-    """The parent wants this process to end, or is gone."""
+    raise AskedToEnd(0)
 
 
 def _end_soon() -> None:
@@ -124,7 +120,7 @@ def _write(message: Message, hand: Any, parent: Parent) -> None:
                 reuse=job.reuse,
                 on_progress=on_progress,
             )
-    except _AskedToEnd:
+    except AskedToEnd:
         raise
     except BaseException as error:  # noqa: BLE001 - the parent raises it
         parent.send(ENDED, 0, encode(error))
