@@ -24,17 +24,15 @@ JOB: Final = 0
 """A source to write: the pickled `Job`, the pickled source."""
 
 # To the parent.
-READY: Final = 1
-"""The process has started."""
-PROGRESS: Final = 2
+PROGRESS: Final = 1
 """So many samples (the number) and bytes (`int.to_bytes`) so far."""
-LOG: Final = 3
+LOG: Final = 2
 """A record of the library's logger: the number is its level, the part its text."""
-WRITTEN: Final = 4
+WRITTEN: Final = 3
 """The pickled `CacheWriteSuccess` and its warnings."""
-REFUSED: Final = 5
+REFUSED: Final = 4
 """The message of a `CacheWriteError`, and its exception, encoded."""
-ENDED: Final = 6
+ENDED: Final = 5
 """An exception that ends the whole call, encoded."""
 
 _SECONDS_TO_END = 2.0
@@ -75,7 +73,7 @@ def run(connection: Any, hand: Any) -> None:
     _LOGGER.addHandler(_ToParent(parent))
     # The parent's handlers decide; here there is no terminal to write to.
     _LOGGER.propagate = False
-    parent.send(READY, 0)
+    hand.value = NOTHING
     for message in parent.messages():
         _write(message, hand, parent)
 

@@ -20,14 +20,12 @@ CHUNK: Final = 1
 """Items, a pickle each; the number is that of the first sample."""
 
 # To the parent.
-READY: Final = 2
-"""The process has started."""
-SAMPLES: Final = 3
+SAMPLES: Final = 2
 """Payload and metadata in turn, then the seconds they took (`SECONDS`).
 
 A sample that has no metadata part has instead of its payload a text: why it cannot be sent.
 """
-FAILED: Final = 4
+FAILED: Final = 3
 """An exception of the sample with this number; nothing comes behind it."""
 
 SECONDS: Final = struct.Struct("<d")
@@ -48,7 +46,7 @@ def run(connection: Any, hand: Any) -> None:
     """
     leave_interrupts_to_parent()
     parent = Parent(connection)
-    parent.send(READY, 0)
+    hand.value = NOTHING
     pickled: Part = b""
     transform: Callable[[Any], Any] | None = None
     for message in parent.messages():
