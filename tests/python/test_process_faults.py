@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import slow_sources as slow
-from conftest import run_script
+from conftest import directory_digest, run_script
 from slow_sources import At, Numbers
 
 import dataset_rt as drt
@@ -15,6 +15,19 @@ from dataset_rt.processes.spawned import Spawned
 def write(runtime, directory, sources, num_processes=2):
     config = drt.WriterConfig(num_processes=num_processes, show_progress=False)
     return runtime.write_cache(sources, directory, writer_config=config)
+
+
+def test_what_a_pickle_would_change_is_stored_as_by_one_process(runtime, tmp_path):
+    sources = [slow.Others(kind) for kind in slow.OTHER]
+    serial = write(runtime, tmp_path / "1", sources, 1)
+    parallel = write(runtime, tmp_path / "2", sources, 2)
+    for one, other in zip(serial, parallel, strict=True):
+        assert type(one) is type(other), (one, other)
+        if isinstance(one, drt.CacheWriteError):
+            assert one.message == other.message
+    refused = [one.source_name for one in serial if isinstance(one, drt.CacheWriteError)]
+    assert refused == ["pointers", "numbers of C"]
+    assert directory_digest(tmp_path / "1") == directory_digest(tmp_path / "2")
 
 
 def test_an_exception_that_ends_programs_ends_only_its_source(runtime, tmp_path):
