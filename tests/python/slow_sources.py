@@ -1,9 +1,11 @@
 """Sources that spawned processes can import; each is told by its arguments what to do."""
 
+import ctypes
 import datetime as dt
 import os
 import random
 import signal
+import sys
 import threading
 import time
 import types
@@ -91,8 +93,89 @@ class HalfPickled:
         return fail, (ValueError("not to be unpickled"),)
 
 
+class OtherInt(int):
+    def __reduce__(self):
+        return int, (int(self) + 1,)
+
+
+class OtherFloat(float):
+    def __reduce__(self):
+        return float, (1.25,)
+
+
+class OtherText(str):
+    __slots__ = ()
+
+    def __reduce__(self):
+        return str, ("other",)
+
+
+class OtherBytes(bytes):
+    def __reduce__(self):
+        return bytes, (b"other",)
+
+
+class OtherMoment(dt.datetime):
+    def __reduce_ex__(self, protocol):
+        return dt.datetime, (2001, 1, 1)
+
+
+class OtherZone(dt.tzinfo):
+    """Is another zone once it was pickled."""
+
+    def __init__(self, key="Europe/Zurich"):
+        self.key = key
+
+    def utcoffset(self, moment):
+        return dt.timedelta(hours=1)
+
+    def dst(self, moment):
+        return dt.timedelta(0)
+
+    def __reduce__(self):
+        return OtherZone, ("Asia/Tokyo",)
+
+
+class HalfPickledInt(int):
+    """A number that can be pickled, but not be unpickled."""
+
+    def __reduce__(self):
+        return fail, (ValueError("not to be unpickled"),)
+
+
 def fail(error):
     raise error
+
+
+class ExitError(Exception):
+    """Ends the program when it is pickled."""
+
+    def __reduce__(self):
+        sys.exit(3)
+
+
+class ExitTextError(Exception):
+    """Ends the program when it is shown."""
+
+    def __str__(self):
+        raise SystemExit(4)
+
+
+class ExitElsewhereError(Exception):
+    """Ends the program where it did not come from."""
+
+    def __init__(self, pid=None):
+        super().__init__("of one process")
+        self.pid = pid or os.getpid()
+        if self.pid != os.getpid():
+            sys.exit(5)
+
+    def __reduce__(self):
+        return type(self), (self.pid,)
+
+
+def fail_as(error):
+    raise error()
 
 
 def fail_custom():
@@ -131,6 +214,12 @@ def begin_and_wait(path):
 
 def leave(code):
     os._exit(code)
+
+
+def leave_with(number, _connection, hand):
+    """What a process does that dies with this sample in hand."""
+    hand.value = number
+    os._exit(0)
 
 
 def skewed(number):
@@ -247,8 +336,33 @@ ODD = {
     "a value that cannot be unpickled": lambda: drt.CacheInput(
         b"", {"number": HalfPickled(), "half": 1.5}
     ),
+    "a key that cannot be unpickled": lambda: drt.CacheInput(b"", {HalfPickledInt(3): 1}),
     "a lone surrogate": lambda: drt.CacheInput(b"", {"number": 3, "half": "\ud800"}),
 }
+
+
+# What may be stored, but would be something else on the other side of a pickle or of a view.
+OTHER = {
+    "a whole number": lambda: drt.CacheInput(b"", {"value": OtherInt(5)}),
+    "a number": lambda: drt.CacheInput(b"", {"value": OtherFloat(2.5)}),
+    "a text": lambda: drt.CacheInput(b"", {"value": OtherText("mine")}),
+    "a moment": lambda: drt.CacheInput(b"", {"value": OtherMoment(2020, 2, 2)}),
+    "a zone": lambda: drt.CacheInput(b"", {"value": dt.datetime(2020, 1, 1, tzinfo=OtherZone())}),
+    "a key": lambda: drt.CacheInput(b"", {OtherText("mine"): 1}),
+    "a payload": lambda: drt.CacheInput(OtherBytes(b"mine"), {"value": 1}),
+    "pointers": lambda: drt.CacheInput((ctypes.c_char_p * 2)(b"a", b"b"), {"value": 1}),
+    "numbers of C": lambda: drt.CacheInput((ctypes.c_int * 2)(5, 6), {"value": 1}),
+}
+
+
+class Others(Numbers):
+    """Samples of one kind of `OTHER`."""
+
+    def __init__(self, kind):
+        super().__init__(kind, 3)
+
+    def transform(self, _number):
+        return OTHER[self.name]()
 
 
 def odd(kind):

@@ -18,12 +18,18 @@ class WorkerException(RuntimeError):  # noqa: N818 - stands for exceptions of an
     """Stands for an exception that could not be pickled; has its name and its text."""
 
 
+class AskedToEnd(SystemExit):
+    """The parent wants this process to end, or is gone: raised by a signal, swallowed by nobody."""
+
+
 def encode(error: BaseException) -> bytes:
     """Return an exception with its traceback and its cause as bytes; never fails."""
     described = _describe(error)
     try:
         trace = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - their own code may raise anything
+    except AskedToEnd:
+        raise
+    except BaseException:  # noqa: BLE001 - their own code may raise anything
         trace = f"{described.name}: {described.text}"
     cause = None if error.__cause__ is None else _describe(error.__cause__)
     # Lone surrogates are no reason to lose the rest.
@@ -40,6 +46,17 @@ def decode(encoded: bytes | memoryview) -> BaseException:
     return error
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, whatever its `__str__` does."""
+    try:
+        # Plain, whatever class its text has.
+        return str.__str__(str(error))
+    except AskedToEnd:
+        raise
+    except BaseException:  # noqa: BLE001 - their own code may raise anything
+        return "no text, since its __str__ failed"
+
+
 class _Described(NamedTuple):
     """What goes from process to process of an exception."""
 
@@ -51,26 +68,30 @@ class _Described(NamedTuple):
 
 def _describe(error: BaseException) -> _Described:
     try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - their own code may raise anything
-        text = "no text, since its __str__ failed"
-    try:
         pickled = pickle.dumps(error)
         # The other side must not find out.
         if type(pickle.loads(pickled)) is not type(error):  # noqa: S301 - pickled here
             pickled = b""
-    except Exception:  # noqa: BLE001 - as above
+    except AskedToEnd:
+        raise
+    except BaseException:  # noqa: BLE001 - their own code may raise anything
         pickled = b""
-    return _Described(pickled, type(error).__name__, text, isinstance(error, Exception))
+    name = str.__str__(type(error).__name__)
+    return _Described(pickled, name, text_of(error), isinstance(error, Exception))
 
 
 def _restore(described: _Described, trace: str | None = None) -> BaseException:
     error: BaseException
     try:
         error = pickle.loads(described.pickled)  # noqa: S301 - our own process's
+        if not isinstance(error, BaseException):
+            raise TypeError
         if trace is not None:
             error.add_note(f"raised in a worker process:\n{trace}")
-    except Exception:  # noqa: BLE001 - their own code may raise anything
+    except (AskedToEnd, KeyboardInterrupt):
+        # The caller's own.
+        raise
+    except BaseException:  # noqa: BLE001 - their own code may raise anything
         base = WorkerException if described.is_exception else BaseException
         error = type(described.name, (base,), {"__module__": __name__})(described.text)
         if trace is not None:
@@ -92,8 +113,10 @@ def dump(value: object, what: str, advice: str) -> bytes:
     try:
         return pickle.dumps(value, protocol=5)
     except Exception as error:
+        # No other: a signal handler of the caller may raise anything here.
         raise InvalidInputError(
-            f"{what} cannot be sent to a worker process: {type(error).__name__}: {error}; {advice}"
+            f"{what} cannot be sent to a worker process: {type(error).__name__}: {text_of(error)}; "
+            f"{advice}"
         ) from error
 
 
@@ -105,8 +128,10 @@ def load(pickled: bytes | memoryview, what: str) -> Any:
     """
     try:
         return pickle.loads(pickled)  # noqa: S301 - the parent's own
-    except Exception as error:
+    except AskedToEnd:
+        raise
+    except BaseException as error:
         raise InvalidInputError(
-            f"{what} cannot be loaded in a worker process: {type(error).__name__}: {error}; "
-            f"{IMPORTABLE}"
+            f"{what} cannot be loaded in a worker process: {type(error).__name__}: "
+            f"{text_of(error)}; {IMPORTABLE}"
         ) from error

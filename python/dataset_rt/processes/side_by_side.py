@@ -160,7 +160,6 @@ class SideBySide:
             return False
         if message is None:
             return False
-        writer.is_ready = True
         self._take(writer, message)
         return True
 

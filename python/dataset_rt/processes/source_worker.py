@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from dataset_rt.processes.failures import encode, load
+from dataset_rt.processes.failures import AskedToEnd, encode, load
 from dataset_rt.processes.messages import Message, Part
 from dataset_rt.processes.parent import Parent
 from dataset_rt.processes.spawned import NOTHING, enter_directory, leave_interrupts_to_parent
@@ -24,17 +24,15 @@ JOB: Final = 0
 """A source to write: the pickled `Job`, the pickled source."""
 
 # To the parent.
-READY: Final = 1
-"""The process has started."""
-PROGRESS: Final = 2
+PROGRESS: Final = 1
 """So many samples (the number) and bytes (`int.to_bytes`) so far."""
-LOG: Final = 3
+LOG: Final = 2
 """A record of the library's logger: the number is its level, the part its text."""
-WRITTEN: Final = 4
+WRITTEN: Final = 3
 """The pickled `CacheWriteSuccess` and its warnings."""
-REFUSED: Final = 5
+REFUSED: Final = 4
 """The message of a `CacheWriteError`, and its exception, encoded."""
-ENDED: Final = 6
+ENDED: Final = 5
 """An exception that ends the whole call, encoded."""
 
 _SECONDS_TO_END = 2.0
@@ -75,18 +73,14 @@ def run(connection: Any, hand: Any) -> None:
     _LOGGER.addHandler(_ToParent(parent))
     # The parent's handlers decide; here there is no terminal to write to.
     _LOGGER.propagate = False
-    parent.send(READY, 0)
+    hand.value = NOTHING
     for message in parent.messages():
         _write(message, hand, parent)
 
 
 def _end_cleanly(_number: int, _frame: object) -> None:
     """What is unfinished goes, and what is finished stays, as after Ctrl-C in a serial write."""
-    raise _AskedToEnd(0)
-
-
-class _AskedToEnd(SystemExit):
-    """The parent wants this process to end, or is gone."""
+    raise AskedToEnd(0)
 
 
 def _end_soon() -> None:
@@ -124,7 +118,7 @@ def _write(message: Message, hand: Any, parent: Parent) -> None:
                 reuse=job.reuse,
                 on_progress=on_progress,
             )
-    except _AskedToEnd:
+    except AskedToEnd:
         raise
     except BaseException as error:  # noqa: BLE001 - the parent raises it
         parent.send(ENDED, 0, encode(error))

@@ -29,10 +29,16 @@ _LOGGER = logging.getLogger("dataset_rt")
 NOTHING = -1
 """What a process has in hand while none of the user's code runs in it."""
 
-Main = Callable[[socket.socket, Any], None]
-"""Runs in the process, with its end of the connection and the number it has in hand."""
+_STARTING = -2
+"""The same until its main function runs: it imports, the user's script above all."""
 
-_STARTING = threading.Lock()
+Main = Callable[[socket.socket, Any], None]
+"""Runs in the process, with its end of the connection and the number it has in hand.
+
+Until it sets that number, the process counts as one that did not even start.
+"""
+
+_START_LOCK = threading.Lock()
 _ALIVE: weakref.WeakSet[Spawned] = weakref.WeakSet()
 
 
@@ -52,17 +58,19 @@ class Spawned:
         """Start it."""
         context = multiprocessing.get_context("spawn")
         self.title = title
-        self.is_ready = False
         self._starter = os.getpid()
-        self._hand = context.RawValue(ctypes.c_int64, NOTHING)
-        self._seen = (NOTHING, 0.0)
         self._killed_for: str | None = None
-        self.socket, theirs = socket.socketpair()
+        self._seen = (NOTHING, 0.0)
+        try:
+            self._hand = context.RawValue(ctypes.c_int64, _STARTING)
+            self.socket, theirs = socket.socketpair()
+        except OSError as error:
+            raise _exhausted(title, error) from error
         self._process = context.Process(
             target=main, args=(theirs, self._hand), name=f"dataset-rt {title}"
         )
         try:
-            with _STARTING, _interrupts_held():
+            with _START_LOCK, _interrupts_held():
                 self._process.start()
         except AssertionError as error:
             self.socket.close()
@@ -71,7 +79,7 @@ class Spawned:
             ) from error
         except OSError as error:
             self.socket.close()
-            raise ExhaustedError(f"cannot start a {title}: {error}; use fewer processes") from error
+            raise _exhausted(title, error) from error
         except BaseException:
             self.socket.close()
             if self._process.pid is not None:
@@ -90,7 +98,7 @@ class Spawned:
 
     @property
     def in_hand(self) -> int:
-        """The sample that the user's code is at work on, or `NOTHING`."""
+        """The sample that the user's code is at work on; negative if it is at none."""
         return int(self._hand.value)
 
     def is_alive(self) -> bool:
@@ -103,7 +111,7 @@ class Spawned:
         It compares two looks of the caller, which may be far apart: never too strict.
         """
         number, now = self.in_hand, time.monotonic()
-        if number == NOTHING or number != self._seen[0]:
+        if number < 0 or number != self._seen[0]:
             self._seen = (number, now)
             return None
         return number if now - self._seen[1] > seconds else None
@@ -152,19 +160,23 @@ class Spawned:
         what = f"{self.title} (process {self.pid})"
         if self._killed_for is not None:
             return UnavailableError(f"{what} was ended: {self._killed_for}")
-        at = "" if hand == NOTHING else f" while it was at work on sample {hand}"
+        at = "" if hand < 0 else f" while it was at work on sample {hand}"
         if code is not None and code < 0:
             text = f"{what} was killed by {_signal_name(-code)}{at}"
             if -code == signal.SIGKILL:
                 text += "; often memory ran out: use fewer processes or smaller samples"
         else:
             text = f"{what} ended{at} with exit code {code}"
-        if not self.is_ready:
+        if hand == _STARTING:
             text += (
                 " before it was ready: what it printed says why; a script needs `if __name__ == "
                 '"__main__":` around what it runs, since each process imports it'
             )
         return UnavailableError(text)
+
+
+def _exhausted(title: str, error: OSError) -> ExhaustedError:
+    return ExhaustedError(f"cannot start a {title}: {error}; use fewer processes")
 
 
 def _signal_name(number: int) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import struct
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, cast
 
-from dataset_rt.processes.failures import encode, load
+from dataset_rt.processes.failures import encode, load, text_of
 from dataset_rt.processes.messages import Message, Part
 from dataset_rt.processes.parent import Parent
 from dataset_rt.processes.spawned import NOTHING, enter_directory, leave_interrupts_to_parent
@@ -20,14 +22,12 @@ CHUNK: Final = 1
 """Items, a pickle each; the number is that of the first sample."""
 
 # To the parent.
-READY: Final = 2
-"""The process has started."""
-SAMPLES: Final = 3
+SAMPLES: Final = 2
 """Payload and metadata in turn, then the seconds they took (`SECONDS`).
 
 A sample that has no metadata part has instead of its payload a text: why it cannot be sent.
 """
-FAILED: Final = 4
+FAILED: Final = 3
 """An exception of the sample with this number; nothing comes behind it."""
 
 SECONDS: Final = struct.Struct("<d")
@@ -48,7 +48,7 @@ def run(connection: Any, hand: Any) -> None:
     """
     leave_interrupts_to_parent()
     parent = Parent(connection)
-    parent.send(READY, 0)
+    hand.value = NOTHING
     pickled: Part = b""
     transform: Callable[[Any], Any] | None = None
     for message in parent.messages():
@@ -114,29 +114,58 @@ def _to_parts(sample: Any) -> tuple[Part, bytes]:
     the parent makes again for itself, so that result and error are those of a serial write.
     """
     try:
-        if not isinstance(sample, tuple) or len(sample) != 2:
+        if not isinstance(sample, tuple) or type(sample).__len__ is not tuple.__len__:
             raise _NotPlainError(f"transform returned {type(sample).__name__}")
-        return _to_payload(sample[0]), _to_metadata(sample[1])
+        # Items as the writer takes them, whatever a subclass says.
+        data, metadata = (tuple.__getitem__(sample, index) for index in range(len(sample)))
+        return _to_payload(data), _to_metadata(metadata)
+    except _NotPlainError as error:
+        return str(error).encode(errors="replace"), b""
     except Exception as error:  # noqa: BLE001 - the parent finds out for itself
-        text = (
-            str(error) if isinstance(error, _NotPlainError) else f"{type(error).__name__}: {error}"
-        )
-        return text.encode(errors="replace"), b""
+        return f"{type(error).__name__}: {text_of(error)}".encode(errors="replace"), b""
 
 
-_SCALAR = "numpy", "generic"
+# Exact types only: a subclass may show one thing to pickle or to a view, another to the writer.
+_PLAIN = frozenset({bool, int, float, str, type(None), dt.date})
+_BUFFERS = frozenset({bytearray, memoryview})
+# Of modules that are not imported for the question.
+_NAMED_BUFFERS = frozenset(
+    {
+        ("array", "array"),
+        ("mmap", "mmap"),
+        ("numpy", "bytes_"),
+        ("numpy", "memmap"),
+        ("numpy", "ndarray"),
+        ("pyarrow.lib", "Buffer"),
+        ("pyarrow.lib", "ResizableBuffer"),
+    }
+)
+_NAMED_VALUES = frozenset(
+    ("numpy", name)
+    for name in (
+        *("bool", "bool_", "str_", "datetime64", "float16", "float32", "float64"),
+        *(f"{sign}{size}" for sign in ("int", "uint") for size in (8, 16, 32, 64)),
+        *("longlong", "ulonglong"),
+    )
+)
+_NAMED_ZONES = frozenset({("zoneinfo", "ZoneInfo")})
+
+
+def _is_one_of(kind: type, names: frozenset[tuple[str, str]]) -> bool:
+    """Whether this is a class of such a module and name, and no other that says so."""
+    module, name = kind.__module__, kind.__name__
+    return (module, name) in names and getattr(sys.modules.get(module), name, None) is kind
 
 
 def _to_payload(data: Any) -> bytes:
-    if type(data) is bytes:
-        return data
-    # Numbers and texts of NumPy export buffers, but are no payloads.
-    is_scalar = any((base.__module__, base.__name__) == _SCALAR for base in type(data).__mro__)
-    if isinstance(data, (int, float)) or (is_scalar and not isinstance(data, bytes)):
-        raise _NotPlainError(f"the payload is a {type(data).__name__}")
+    kind = type(data)
+    if kind is bytes:
+        return cast("bytes", data)
+    if kind not in _BUFFERS and not _is_one_of(kind, _NAMED_BUFFERS):
+        raise _NotPlainError(f"the payload is a {kind.__name__}")
     with memoryview(data) as view:
         if view.ndim == 0 or not view.c_contiguous or not set(view.format).isdisjoint("OP&"):
-            raise _NotPlainError(f"the payload is a {type(data).__name__} of another layout")
+            raise _NotPlainError(f"the payload is a {kind.__name__} of another layout")
         # A copy: transform may use its buffer again for the next sample.
         return view.tobytes()
 
@@ -146,21 +175,32 @@ def _to_metadata(metadata: Any) -> bytes:
         # As the writer reads them.
         is_dict = isinstance(metadata, dict)
         pairs = list(dict.items(metadata) if is_dict else metadata.items())
+        if not all(type(pair) is tuple and len(pair) == 2 for pair in pairs):
+            raise _NotPlainError("the metadata are no pairs")
+        _check_keys([key for key, _ in pairs])
         metadata = dict(pairs)
         if len(metadata) != len(pairs):
             raise _NotPlainError("the metadata have a key twice")
-    pickled = pickle.dumps(metadata, protocol=5)
-    if not _are_plain(metadata):
-        # The parent must not find out; plain values always come back.
-        pickle.loads(pickled)  # noqa: S301 - pickled here
-    return pickled
+    _check_keys(metadata)
+    for key, value in metadata.items():
+        if type(value) not in _PLAIN and not _arrives(value):
+            raise _NotPlainError(f"the value of {key!r} is a {type(value).__name__}")
+    return pickle.dumps(metadata, protocol=5)
 
 
-_PLAIN = frozenset({bool, int, float, str, type(None)})
+def _check_keys(keys: Iterable[Any]) -> None:
+    for key in keys:
+        if type(key) is not str:
+            raise _NotPlainError(f"a key of the metadata is a {type(key).__name__}")
 
 
-def _are_plain(metadata: dict[Any, Any]) -> bool:
-    return all(type(value) in _PLAIN for value in metadata.values())
+def _arrives(value: Any) -> bool:
+    """Whether a value that is not plain is the same on the other side."""
+    kind = type(value)
+    if kind is dt.datetime:
+        zone = type(value.tzinfo)
+        return zone in {type(None), dt.timezone} or _is_one_of(zone, _NAMED_ZONES)
+    return _is_one_of(kind, _NAMED_VALUES)
 
 
 def to_samples(parts: Sequence[Part]) -> Iterator[tuple[Part, Part]]:

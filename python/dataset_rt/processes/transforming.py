@@ -301,7 +301,6 @@ class _Pass:
             return False
         if message is None:
             return False
-        worker.is_ready = True
         if message.kind == worker_side.SAMPLES:
             self._take_samples(worker, message)
         elif message.kind == worker_side.FAILED:
