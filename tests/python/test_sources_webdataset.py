@@ -198,6 +198,33 @@ def test_damaged_gzip_is_noticed(tmp_path):
     (tmp_path / "b.tar.gz").write_bytes(data[:-40])
     with pytest.raises(drt.InvalidInputError, match=r"b\.tar\.gz"):
         samples_of(source_of(tmp_path / "b.tar.gz"))
+    # Behind long padding, too.
+    whole = gzip.compress(padded((tmp_path / "a.tar").read_bytes() + bytes(200_000)))
+    wrong_sum = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
+    for data in (wrong_sum, whole[:-5], whole + b"garbage"):
+        (tmp_path / "b.tar.gz").write_bytes(data)
+        with pytest.raises(drt.InvalidInputError, match=r"b\.tar\.gz: damaged"):
+            samples_of(source_of(tmp_path / "b.tar.gz"))
+
+
+def padded(data, record=65536):
+    """A tar as it is written in large records."""
+    return data + bytes(-len(data) % record)
+
+
+def test_data_behind_long_padding_are_noticed(tmp_path):
+    whole = put_tar(tmp_path / "whole.tar", pets(10)).read_bytes()
+    long = padded(whole)
+    (tmp_path / "a.tar").write_bytes(long)
+    assert len(samples_of(source_of(tmp_path / "a.tar"))) == 10
+    (tmp_path / "a.tar").write_bytes(long + whole)
+    with pytest.raises(drt.InvalidInputError, match=r"a\.tar.*at byte 65536 .*joined with cat"):
+        samples_of(source_of(tmp_path / "a.tar"))
+    # A hole of 11 KiB that begins at a header.
+    hole = 6 * 1024
+    (tmp_path / "a.tar").write_bytes(long[:hole] + bytes(11264) + long[hole + 11264 :])
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.tar.*at byte {hole + 11264} "):
+        samples_of(source_of(tmp_path / "a.tar"))
 
 
 def test_an_error_names_shard_and_member_through_the_writer(shards, tmp_path, runtime):

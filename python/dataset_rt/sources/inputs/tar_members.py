@@ -12,6 +12,7 @@ from dataset_rt.errors import InvalidInputError
 from dataset_rt.sources.inputs.files import InputFile
 
 _BLOCK_BYTES = tarfile.BLOCKSIZE
+_END_READ_BYTES = 256 * 1024
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError)
 
 
@@ -103,12 +104,18 @@ def _check_end(stream: IO[bytes], archive: tarfile.TarFile, path: str, last: str
     stream.seek(archive.offset)
     mark = stream.read(_BLOCK_BYTES)
     if len(mark) == _BLOCK_BYTES and not mark.strip(b"\0"):
-        # Padding is nothing but zeros; archives put one behind another have more.
-        if stream.read(tarfile.RECORDSIZE).strip(b"\0"):
-            raise InvalidInputError(
-                f"{path}: expected nothing behind the end of the archive ({last}), found more; "
-                "archives that were joined with cat must be split again"
-            )
+        # Padding of any length is nothing but zeros. Only its very end has the checksum of gzip.
+        offset = archive.offset + _BLOCK_BYTES
+        while padding := stream.read(_END_READ_BYTES):
+            rest = padding.lstrip(b"\0")
+            if rest:
+                offset += len(padding) - len(rest)
+                raise InvalidInputError(
+                    f"{path}: expected nothing but zeros behind the end of the archive ({last}), "
+                    f"found more at byte {offset} of the tar; archives that were joined with cat "
+                    "must be split again, of a damaged one take another copy"
+                )
+            offset += len(padding)
         return
     found = "the end of the file" if not mark else "bytes that are no header"
     raise InvalidInputError(
