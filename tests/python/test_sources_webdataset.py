@@ -77,7 +77,12 @@ def test_endings_and_keys_are_those_of_the_library(tmp_path):
         ("./a/b.c/y.caption.txt", b"t"),
     ]
     put_tar(tmp_path / "a.tar", members)
-    found = samples_of(source_of(tmp_path / "a.tar"))
+    with pytest.raises(drt.InvalidInputError, match=r"'README'.*ignore=\['README'\]"):
+        samples_of(source_of(tmp_path / "a.tar"))
+    with pytest.raises(drt.InvalidInputError, match=r"'\.hidden'.*ignore=\['\.'\]"):
+        samples_of(source_of(tmp_path / "a.tar", ignore=["README"]))
+    found = samples_of(source_of(tmp_path / "a.tar", ignore=["."]))
+    assert found == samples_of(source_of(tmp_path / "a.tar", ignore=["README", ".hidden"]))
     assert found == [
         (b"1", {"__key__": "./a/b.c/x", "meta.k": None, "caption.txt": "ä"}),
         (b"2", {"__key__": "./a/b.c/y", "meta.k": 1, "caption.txt": "t"}),
