@@ -1,6 +1,7 @@
 """Parquet and CSV as sources: payload columns, files that columns name, staleness, damage."""
 
 import gzip
+import os
 import pickle
 import subprocess
 import sys
@@ -297,6 +298,38 @@ def test_a_table_replaced_while_it_is_imported_is_refused(parquet, tmp_path, run
     source = ParquetSource("p", parquet, payload="image")
     pq.write_table(images(50), parquet / "part-1.parquet")
     assert "changed since it was listed" in refused(runtime, source, tmp_path / "c")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_table_rewritten_while_it_is_read_is_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("dataset_rt.sources.csv_files._BLOCK_BYTES", 10_000)
+    path = tmp_path / f"a.{kind}"
+
+    def put(letter):
+        table = pa.table({"text": [letter * 100] * 1000})
+        if kind == "csv":
+            path.write_text("text\n" + (letter * 100 + "\n") * 1000)
+        else:
+            pq.write_table(table, path, row_group_size=100, compression="none")
+
+    put("a")
+    os.utime(path, (1, 1))
+    source = (ParquetSource if kind == "parquet" else CsvSource)("s", path, payload="text")
+    batches = iter(source)
+    assert next(batches).column("payload")[0].as_py() == b"a" * 100
+    put("b")
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.{kind}: changed since it was listed"):
+        list(batches)
+
+
+@pytest.mark.parametrize("options", [{}, {"transform": shout, "transform_version": "1"}])
+def test_named_files_are_those_of_the_fingerprint(labels, options):
+    source = CsvSource("c", labels, payload_files="file", **options)
+    assert source.fingerprint
+    assert len(samples_of(source, 290)) == 10
+    (labels.parent / "files" / "299.bin").write_bytes(b"other!!")
+    with pytest.raises(drt.InvalidInputError, match=r"row 299.*299\.bin: changed since"):
+        samples_of(source, 290)
 
 
 def test_large_tables_are_read_in_little_memory(tmp_path):

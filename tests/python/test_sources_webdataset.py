@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 
 import pytest
@@ -238,6 +239,19 @@ def test_an_error_names_shard_and_member_through_the_writer(shards, tmp_path, ru
     message = refused(runtime, source_of(shards), tmp_path / "c")
     assert "pets-02.tar" in message
     assert "member '02" in message
+
+
+def test_shards_rewritten_while_they_are_read_are_refused(tmp_path):
+    path = tmp_path / "a.tar"
+    for late in (False, True):
+        put_tar(path, [(f"{i}.jpg", b"old" * 10_000) for i in range(5)])
+        os.utime(path, (1, 1))
+        samples = iter(source_of(path))
+        for _ in range(4 if late else 1):
+            assert next(samples).data == b"old" * 10_000
+        put_tar(path, [(f"{i}.jpg", b"new" * 10_000) for i in range(5)])
+        with pytest.raises(drt.InvalidInputError, match=r"a\.tar: changed since it was listed"):
+            next(samples)
 
 
 def test_changed_shards_are_stale(shards, tmp_path, runtime):

@@ -101,7 +101,7 @@ class CsvSource(ColumnarImporter):
             row = 0
             with self._opened(file, types) as reader:
                 check_same_columns(expected, reader.schema, file.path, self._files[0].path)
-                for batch in _batches(reader, file.path, row):
+                for batch in _batches(reader, file, row):
                     # Nothing tells where a row begins but the rows before it.
                     skipped = min(start, batch.num_rows)
                     start -= skipped
@@ -136,14 +136,17 @@ class CsvSource(ColumnarImporter):
         return {"files": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
 
 
-def _batches(reader: Any, path: str, row: int) -> Iterator[pa.RecordBatch]:
+def _batches(reader: Any, file: InputFile, row: int) -> Iterator[pa.RecordBatch]:
     while True:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
+            file.check_unchanged()
             return
         except (pa.ArrowException, OSError, UnicodeError) as error:
-            raise _unreadable(path, row, error) from error
+            file.check_unchanged()
+            raise _unreadable(file.path, row, error) from error
+        file.check_unchanged()
         row += batch.num_rows
         yield batch
 

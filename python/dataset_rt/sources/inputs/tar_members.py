@@ -31,8 +31,8 @@ def members_of(file: InputFile) -> Iterator[Member]:
         file: A tar archive, plain or compressed with gzip.
 
     Raises:
-        InvalidInputError: The archive is damaged, cut short or holds links or devices. The
-            message names archive and member.
+        InvalidInputError: The archive is damaged, cut short or holds links or devices; the
+            message names archive and member. Or it changed; no member was read since.
     """
     file.check_unchanged()
     with open(file.path, "rb") as plain:
@@ -41,10 +41,12 @@ def members_of(file: InputFile) -> Iterator[Member]:
         # A file object of gzip's seeks forward by reading, which is all that is asked of it.
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=plain)) if is_gzip else plain
         with stream:
-            yield from _members(stream, file.path)
+            yield from _members(stream, file, plain)
+    file.check_unchanged()
 
 
-def _members(stream: IO[bytes], path: str) -> Iterator[Member]:
+def _members(stream: IO[bytes], file: InputFile, plain: IO[bytes]) -> Iterator[Member]:
+    path = file.path
     last = "its beginning"
     try:
         archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - the stream is closed
@@ -54,6 +56,7 @@ def _members(stream: IO[bytes], path: str) -> Iterator[Member]:
         try:
             entry = archive.next()
         except _DAMAGE as error:
+            file.check_unchanged(plain)
             raise _damaged(path, last, error) from error
         if entry is None:
             break
@@ -67,7 +70,8 @@ def _members(stream: IO[bytes], path: str) -> Iterator[Member]:
                 f"{path}: {last}: expected a file, found a link or a device; write the archive "
                 "without links (tar --dereference --hard-dereference)"
             )
-        yield Member(entry.name, entry.size, _Reading(archive, entry, path))
+        yield Member(entry.name, entry.size, _Reading(archive, entry, file, plain))
+    file.check_unchanged(plain)
     try:
         _check_end(stream, archive, path, last)
     except _DAMAGE as error:
@@ -79,10 +83,13 @@ def _members(stream: IO[bytes], path: str) -> Iterator[Member]:
 class _Reading:
     """Reads one member, or says which one is damaged."""
 
-    def __init__(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
+    def __init__(
+        self, archive: tarfile.TarFile, entry: tarfile.TarInfo, file: InputFile, plain: IO[bytes]
+    ) -> None:
         self._archive = archive
         self._entry = entry
-        self._path = path
+        self._file = file
+        self._plain = plain
 
     def __call__(self) -> bytes:
         entry = self._entry
@@ -90,10 +97,12 @@ class _Reading:
             found: Any = self._archive.extractfile(entry)
             data: bytes = found.read()
         except _DAMAGE as error:
-            raise _damaged(self._path, f"member {entry.name!r}", error) from error
+            self._file.check_unchanged(self._plain)
+            raise _damaged(self._file.path, f"member {entry.name!r}", error) from error
+        self._file.check_unchanged(self._plain)
         if len(data) != entry.size:
             raise InvalidInputError(
-                f"{self._path}: member {entry.name!r}: expected {entry.size} bytes, found "
+                f"{self._file.path}: member {entry.name!r}: expected {entry.size} bytes, found "
                 f"{len(data)}; take another copy of the archive"
             )
         return data
