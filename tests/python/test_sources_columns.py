@@ -332,6 +332,50 @@ def test_named_files_are_those_of_the_fingerprint(labels, options):
         samples_of(source, 290)
 
 
+def csv_of(tmp_path, text, **options):
+    (tmp_path / "a.csv").write_text(text)
+    return CsvSource("c", tmp_path / "a.csv", **{"payload": None, **options})
+
+
+def test_empty_cells_of_a_single_column_are_kept(tmp_path):
+    def cells(text, **options):
+        return samples_of(csv_of(tmp_path, text, **options))
+
+    assert [p for p, _ in cells("t\nx\n\ny\n\n", payload="t")] == [b"x", b"", b"y", b""]
+    assert [m["n"] for _, m in cells("n\n1\n\n3\n")] == [1, None, 3]
+    assert [m["n"] for _, m in cells("n,m\n1,2\n\n3,4\n\n")] == [1, 3]
+
+
+def test_numbers_of_a_csv_lose_no_digits(tmp_path, monkeypatch):
+    monkeypatch.setattr("dataset_rt.sources.csv_files._BLOCK_BYTES", 1000)
+
+    def column(*cells):
+        source = csv_of(tmp_path, "n,m\n" + "".join(f"{cell},x\n" for cell in cells))
+        return [metadata["n"] for _, metadata in samples_of(source)]
+
+    assert column("00123", "7") == ["00123", "7"]
+    assert column("18446744073709551615", "", "1") == ["18446744073709551615", "", "1"]
+    assert column("1.5", "9007199254740993") == ["1.5", "9007199254740993"]
+    assert column("0x1A", "1") == ["0x1A", "1"]
+    plain = ["0", "-0.5", "0.25", "10", "", "9007199254740992", "1e3"]
+    assert column(*plain) == [0.0, -0.5, 0.25, 10.0, None, 2.0**53, 1000.0]
+    assert column("0", "-10", "9223372036854775807") == [0, -10, 2**63 - 1]
+    for late in ("007", "0x7"):
+        with pytest.raises(drt.InvalidInputError, match=rf"a\.csv, row 1000, .*'n': '{late}'"):
+            column(*["1"] * 1000, late)
+    assert column(*["1"] * 2000) == [1] * 2000
+    told = csv_of(tmp_path, "n,m\n007,1\n", column_types={"n": pa.int64()})
+    assert samples_of(told) == [(b"", {"n": 7, "m": 1})]
+
+
+def test_quotes_that_stay_open_are_refused(tmp_path):
+    open_quote = 'a,b\n1,"abc\n2,def\n3,ghi\n'
+    with pytest.raises(drt.InvalidInputError, match=r"a\.csv, row 0, column 'b': a quote"):
+        samples_of(csv_of(tmp_path, open_quote))
+    closed = csv_of(tmp_path, 'a,b\n1,"abc\n2,def\n3,""ghi"""\n\n')
+    assert samples_of(closed) == [(b"", {"a": 1, "b": 'abc\n2,def\n3,"ghi"'})]
+
+
 def test_large_tables_are_read_in_little_memory(tmp_path):
     """One row group of 200 MB, its rows of 100 kB."""
     path = tmp_path / "large.parquet"

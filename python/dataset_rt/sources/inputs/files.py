@@ -19,7 +19,7 @@ from dataset_rt.arguments import to_path
 from dataset_rt.errors import InvalidInputError, NotFoundError
 
 # Of the rules by which fingerprints are made: a change of what importers store changes it.
-_RULES = 2
+_RULES = 3
 
 _DIGEST_LETTERS = 32
 _FINGERPRINT = re.compile(r"(?P<kind>[a-z_]+)-(?P<options>[0-9a-f]{32})-(?P<inputs>[0-9a-f]{32})")
