@@ -95,7 +95,7 @@ def _samples(rows: ExportedRows, ending: str, cls: str | None) -> Iterator[list[
     before = None
     for batch in rows.batches:
         payloads = batch.column(PAYLOAD)
-        metadata = batch.drop_columns([PAYLOAD]).to_pylist()
+        metadata = _values_of(batch.drop_columns([PAYLOAD]), number)
         for index in range(batch.num_rows):
             values = metadata[index] if metadata else {}
             key = f"{number:09}"
@@ -110,6 +110,31 @@ def _samples(rows: ExportedRows, ending: str, cls: str | None) -> Iterator[list[
                 members.append((f"{key}.json", text.encode()))
             yield members
             number += 1
+
+
+def _values_of(batch: pa.RecordBatch, first_row: int) -> list[dict[str, Any]]:
+    """Return the rows of a batch; a date may be stored that Python has none for."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (OverflowError, ValueError):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for row, value in enumerate(column, first_row):
+                try:
+                    value.as_py()
+                except (OverflowError, ValueError) as error:
+                    raise InvalidInputError(
+                        f"row {row}: column {name!r}: expected a date or time of the years 1 to "
+                        f"9999 in whole microseconds, which ISO text can say, found {value.type} "
+                        f"{value.cast(_counted(value.type)).as_py()}; correct it, or leave the "
+                        "column out with columns=[...]"
+                    ) from error
+        raise
+    return rows
+
+
+def _counted(kind: pa.DataType) -> pa.DataType:
+    """Return the integers that dates and times are stored as."""
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
 def _write_shards(
