@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import tarfile
 
 import pytest
 from conftest import run_script
@@ -149,8 +150,6 @@ def test_broken_samples_are_named(tmp_path, members, message):
 
 
 def test_links_are_refused(tmp_path):
-    import tarfile
-
     (tmp_path / "x").write_bytes(b"1")
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         entry = tarfile.TarInfo("a.jpg")
@@ -239,6 +238,43 @@ def test_an_error_names_shard_and_member_through_the_writer(shards, tmp_path, ru
     message = refused(runtime, source_of(shards), tmp_path / "c")
     assert "pets-02.tar" in message
     assert "member '02" in message
+
+
+def header(kind, size, name="x.jpg"):
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def pax(record):
+    return header(tarfile.XHDTYPE, len(record)) + record.ljust(512, b"\0")
+
+
+PLAIN = header(tarfile.REGTYPE, 2) + b"hi".ljust(512, b"\0") + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (header(tarfile.GNUTYPE_LONGNAME, 2**50) + bytes(512), "member '0.jpg': .*no memory holds"),
+        (header(tarfile.GNUTYPE_LONGNAME, 2**80) + bytes(512), "member '0.jpg': .*"),
+        (header(tarfile.REGTYPE, 2**62), "member 'x.jpg': expected at most 2147483647"),
+        (header(tarfile.REGTYPE, 2**31), "member 'x.jpg': expected at most 2147483647"),
+        (header(tarfile.REGTYPE, 2**80) + bytes(512), "member 'x.jpg': "),
+        (header(tarfile.REGTYPE, -1024) + bytes(512), "member 'x.jpg': "),
+        (pax(b"20 path=abcdefghijk\n") * 3000, "member '0.jpg': .*too many headers"),
+        (pax(b"30 size=99999999999999999999\n") + PLAIN, "member "),
+        (pax(b"13 size=-512\n") + PLAIN, "member "),
+        (pax(b"15 size=-1536\n") + PLAIN, "member "),
+        (pax(b"999999999 path=a\n") + PLAIN, "member "),
+        (pax(b"0 path=a\n") + PLAIN, "member "),
+        (pax(b"20 GNU.sparse.size=x\n") + PLAIN, "member "),
+    ],
+)
+def test_headers_of_any_contents_are_damage(tmp_path, data, message):
+    (tmp_path / "a.tar").write_bytes(header(tarfile.REGTYPE, 0, "0.jpg") + data)
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.tar: .*{message}"):
+        samples_of(source_of(tmp_path / "a.tar"))
 
 
 def test_shards_rewritten_while_they_are_read_are_refused(tmp_path):

@@ -9,11 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple, cast
 
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.sources.inputs.files import InputFile
+from dataset_rt.sources.inputs.files import PAYLOAD_BYTES_MAX, InputFile
 
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _END_READ_BYTES = 256 * 1024
-_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError)
+# What Python's reader raises for headers of any contents: lengths beyond all memory, and chains of
+# headers beyond its stack, too.
+_DAMAGE = (
+    *(tarfile.TarError, OSError, EOFError, zlib.error, ValueError),
+    *(MemoryError, RecursionError, OverflowError),
+)
 
 
 class Member(NamedTuple):
@@ -63,6 +68,8 @@ def _members(stream: IO[bytes], file: InputFile, plain: IO[bytes]) -> Iterator[M
         # It would remember every member it ever met.
         archive.members.clear()  # type: ignore[attr-defined]
         last = f"member {entry.name!r}"
+        if entry.size < 0:
+            raise _damaged(path, last, ValueError(f"a length of {entry.size} bytes"))
         if entry.isdir():
             continue
         if not entry.isreg():
@@ -93,6 +100,12 @@ class _Reading:
 
     def __call__(self) -> bytes:
         entry = self._entry
+        if entry.size > PAYLOAD_BYTES_MAX:
+            raise InvalidInputError(
+                f"{self._file.path}: member {entry.name!r}: expected at most {PAYLOAD_BYTES_MAX} "
+                f"bytes, found {entry.size}: a payload is no longer; cut it in pieces, or take "
+                "another copy of the archive if it is damaged"
+            )
         try:
             found: Any = self._archive.extractfile(entry)
             data: bytes = found.read()
@@ -134,7 +147,12 @@ def _check_end(stream: IO[bytes], archive: tarfile.TarFile, path: str, last: str
 
 
 def _damaged(path: str, place: str, error: Exception) -> InvalidInputError:
+    if isinstance(error, (MemoryError, OverflowError)):
+        found = "a header with a length that no memory holds"
+    elif isinstance(error, RecursionError):
+        found = "too many headers for one member"
+    else:
+        found = str(error) or type(error).__name__
     return InvalidInputError(
-        f"{path}: damaged in or behind {place}: {str(error) or type(error).__name__}; take another "
-        "copy of the archive"
+        f"{path}: damaged in or behind {place}: {found}; take another copy of the archive"
     )
