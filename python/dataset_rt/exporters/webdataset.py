@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -22,6 +23,8 @@ from dataset_rt.exporters.rows import PAYLOAD, AnyCache, ExportedRows, open_rows
 _SHARD_BYTES_DEFAULT = 256 * 1024 * 1024
 # Two blocks of zeros, padded to a whole record.
 _END_BYTES = tarfile.RECORDSIZE
+# What readers take for the same one ending, and a shell for a word.
+_ENDING = re.compile(r"[a-z0-9][a-z0-9_+-]*(\.[a-z0-9_+-]+)*")
 _METADATA_ENDINGS = ("json", "cls")
 _KEY = "__key__"
 _KEY_LETTERS_MAX = 1024
@@ -184,11 +187,10 @@ def _checked_key(key: object, before: str | None, row: int) -> str:
 
 def _checked_ending(extension: str) -> str:
     ending = extension.removeprefix(".")
-    is_plain = ending.isascii() and ending.isprintable() and "/" not in ending
-    if not ending or not is_plain or ending != ending.lower() or ending in _METADATA_ENDINGS:
+    if not _ENDING.fullmatch(ending) or ending in _METADATA_ENDINGS:
         raise InvalidInputError(
-            f"extension must be a lower-case ending such as 'jpg' and neither json nor cls, "
-            f"found {extension!r}"
+            "extension must be a lower-case ending of letters and digits, such as jpg or seg.png, "
+            f"and neither json nor cls, found {extension!r}"
         )
     return ending
 
