@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Unpack
 
@@ -27,6 +28,8 @@ _JSON = {"json", "jsn"}
 # What metadata a sample may have in bytes: it is text, or somebody names a payload so.
 _METADATA_BYTES_MAX = 64 * 1024 * 1024
 
+# Longer ones are in no column.
+_PLAIN_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,40}\s*", re.ASCII)
 _KEY = "__key__"
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
 # Files that speak of the archive, not of samples.
@@ -151,12 +154,12 @@ class WebDatasetSource(Importer):
             if kind in _TEXT:
                 yield ending, text
                 return
-            value = int(text) if kind in _INTEGER else json.loads(text)
+            value = _integer(text) if kind in _INTEGER else _json(text)
         except (ValueError, RecursionError) as error:
+            expected = {kind in _INTEGER: "an integer", kind in _JSON: "JSON"}.get(True, "text")
             raise InvalidInputError(
-                f"{place}: expected {'an integer' if kind in _INTEGER else 'UTF-8 text'}"
-                f"{' of JSON' if kind in _JSON else ''}: {error}; mend the shard or leave it out "
-                f"with ignore=[{ending!r}]"
+                f"{place}: expected {expected} in UTF-8, found {_told(error)}; mend the shard or "
+                f"leave it out with ignore=[{ending!r}]"
             ) from error
         if isinstance(value, dict):
             prefix = ending.rpartition(".")[0]
@@ -286,6 +289,39 @@ def expand_braces(pattern: str) -> list[str]:
         parts = listed.split(",")
     before, after = pattern[: found.start()], pattern[found.end() :]
     return [path for part in parts for path in expand_braces(f"{before}{part}{after}")]
+
+
+def _integer(text: str) -> int:
+    # Python takes 1_000 and digits of all scripts, too.
+    if not _PLAIN_INTEGER.fullmatch(text):
+        shown = repr(text[:40]) + ("..." if len(text) > 40 else "")
+        raise ValueError(f"{shown}, where only digits 0 to 9 behind a sign may be")
+    return int(text)
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_without_doubles)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        double = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {double!r} twice in one object")
+    return found
+
+
+def _told(error: Exception) -> str:
+    """Say what was found in words of the data, not of Python."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.object[error.start]:#04x} at {error.start}"
+    if isinstance(error, RecursionError):
+        return "lists or objects nested too deep"
+    if isinstance(error, json.JSONDecodeError):
+        return f"something else at line {error.lineno} column {error.colno}: {error.msg}"
+    if "int_max_str_digits" in str(error):
+        return "an integer of thousands of digits"
+    return str(error)
 
 
 def _ending(text: str) -> str:
