@@ -107,6 +107,40 @@ def test_webdataset_members_are_what_others_expect(runtime, tmp_path):
     assert again[0].read_bytes() == shard.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("kind", "beyond"),
+    [
+        (pa.date32(), 2**31 - 1),
+        (pa.timestamp("ms"), -(2**50)),
+        (pa.timestamp("us"), 2**60),
+        (pa.timestamp("us", "UTC"), 2**60),
+    ],
+)
+def test_dates_that_no_text_holds_are_named(runtime, tmp_path, kind, beyond):
+    stored = pa.int32() if kind == pa.date32() else pa.int64()
+    when = pa.array([0, None, beyond], stored).cast(kind)
+    table = pa.table({"n": [1, 2, 3], "when": when, "payload": [b""] * 3})
+    (result,) = runtime.write_cache(drt.ArrowSource("a", table), tmp_path, writer_config=QUIET)
+    with pytest.raises(drt.InvalidInputError, match=r"row 2: column 'when': .*columns="):
+        to_webdataset(result.path, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    assert to_webdataset(result.path, tmp_path / "s", columns=["n"])
+
+
+@pytest.mark.parametrize(
+    "extension", ["", "..", ".", "a;b", "JPG", "a b", "-x", "a..b", "ä", "cls"]
+)
+def test_what_is_no_ending_is_refused(runtime, tmp_path, extension):
+    cache = written(runtime, tmp_path / "a", [(b"x", {"y": 7})])
+    with pytest.raises(drt.InvalidInputError, match="extension must be a lower-case ending"):
+        to_webdataset(cache, tmp_path / "s", extension=extension)
+    assert not (tmp_path / "s").exists()
+    for plain in ("jpg", ".seg.png", "jpeg_2", "7z"):
+        shards = to_webdataset(cache, tmp_path / plain, extension=plain)
+        (sample,) = WebDatasetSource("b", shards, payload=plain)
+        assert sample.data == b"x"
+
+
 def test_imported_keys_are_exported_again(runtime, tmp_path):
     keys = ["a/b.c/x", "ä" * 90, "y" * 300, "a/b.c/x"]
     table = pa.table({"__key__": keys, "y": [1, 2, 3, 4], "payload": [b"1", b"2", b"3", b"4"]})

@@ -1,6 +1,7 @@
 """Parquet and CSV as sources: payload columns, files that columns name, staleness, damage."""
 
 import gzip
+import os
 import pickle
 import subprocess
 import sys
@@ -297,6 +298,82 @@ def test_a_table_replaced_while_it_is_imported_is_refused(parquet, tmp_path, run
     source = ParquetSource("p", parquet, payload="image")
     pq.write_table(images(50), parquet / "part-1.parquet")
     assert "changed since it was listed" in refused(runtime, source, tmp_path / "c")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_table_rewritten_while_it_is_read_is_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("dataset_rt.sources.csv_files._BLOCK_BYTES", 10_000)
+    path = tmp_path / f"a.{kind}"
+
+    def put(letter):
+        table = pa.table({"text": [letter * 100] * 1000})
+        if kind == "csv":
+            path.write_text("text\n" + (letter * 100 + "\n") * 1000)
+        else:
+            pq.write_table(table, path, row_group_size=100, compression="none")
+
+    put("a")
+    os.utime(path, (1, 1))
+    source = (ParquetSource if kind == "parquet" else CsvSource)("s", path, payload="text")
+    batches = iter(source)
+    assert next(batches).column("payload")[0].as_py() == b"a" * 100
+    put("b")
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.{kind}: changed since it was listed"):
+        list(batches)
+
+
+@pytest.mark.parametrize("options", [{}, {"transform": shout, "transform_version": "1"}])
+def test_named_files_are_those_of_the_fingerprint(labels, options):
+    source = CsvSource("c", labels, payload_files="file", **options)
+    assert source.fingerprint
+    assert len(samples_of(source, 290)) == 10
+    (labels.parent / "files" / "299.bin").write_bytes(b"other!!")
+    with pytest.raises(drt.InvalidInputError, match=r"row 299.*299\.bin: changed since"):
+        samples_of(source, 290)
+
+
+def csv_of(tmp_path, text, **options):
+    (tmp_path / "a.csv").write_text(text)
+    return CsvSource("c", tmp_path / "a.csv", **{"payload": None, **options})
+
+
+def test_empty_cells_of_a_single_column_are_kept(tmp_path):
+    def cells(text, **options):
+        return samples_of(csv_of(tmp_path, text, **options))
+
+    assert [p for p, _ in cells("t\nx\n\ny\n\n", payload="t")] == [b"x", b"", b"y", b""]
+    assert [m["n"] for _, m in cells("n\n1\n\n3\n")] == [1, None, 3]
+    assert [m["n"] for _, m in cells("n,m\n1,2\n\n3,4\n\n")] == [1, 3]
+
+
+def test_numbers_of_a_csv_lose_no_digits(tmp_path, monkeypatch):
+    monkeypatch.setattr("dataset_rt.sources.csv_files._BLOCK_BYTES", 1000)
+
+    def column(*cells):
+        source = csv_of(tmp_path, "n,m\n" + "".join(f"{cell},x\n" for cell in cells))
+        return [metadata["n"] for _, metadata in samples_of(source)]
+
+    assert column("00123", "7") == ["00123", "7"]
+    assert column("18446744073709551615", "", "1") == ["18446744073709551615", "", "1"]
+    assert column("1.5", "9007199254740993") == ["1.5", "9007199254740993"]
+    assert column("0x1A", "1") == ["0x1A", "1"]
+    plain = ["0", "-0.5", "0.25", "10", "", "9007199254740992", "1e3"]
+    assert column(*plain) == [0.0, -0.5, 0.25, 10.0, None, 2.0**53, 1000.0]
+    assert column("0", "-10", "9223372036854775807") == [0, -10, 2**63 - 1]
+    for late in ("007", "0x7"):
+        with pytest.raises(drt.InvalidInputError, match=rf"a\.csv, row 1000, .*'n': '{late}'"):
+            column(*["1"] * 1000, late)
+    assert column(*["1"] * 2000) == [1] * 2000
+    told = csv_of(tmp_path, "n,m\n007,1\n", column_types={"n": pa.int64()})
+    assert samples_of(told) == [(b"", {"n": 7, "m": 1})]
+
+
+def test_quotes_that_stay_open_are_refused(tmp_path):
+    open_quote = 'a,b\n1,"abc\n2,def\n3,ghi\n'
+    with pytest.raises(drt.InvalidInputError, match=r"a\.csv, row 0, column 'b': a quote"):
+        samples_of(csv_of(tmp_path, open_quote))
+    closed = csv_of(tmp_path, 'a,b\n1,"abc\n2,def\n3,""ghi"""\n\n')
+    assert samples_of(closed) == [(b"", {"a": 1, "b": 'abc\n2,def\n3,"ghi"'})]
 
 
 def test_large_tables_are_read_in_little_memory(tmp_path):

@@ -348,3 +348,22 @@ def test_files_that_are_left_out_are_counted(folder):
     (folder / "README").write_text("x")
     assert ImageFolderSource(folder).left_out == {"": 1, ".txt": 2}
     assert ImageFolderSource(folder, extensions=None, labels=False).left_out == {}
+
+
+def test_a_file_written_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "cat").mkdir()
+    path = tmp_path / "cat" / "1.jpg"
+    path.write_bytes(b"old")
+    os.utime(path, (1, 1))
+    source = ImageFolderSource(tmp_path)
+    assert source.fingerprint
+
+    def written_before_it_is_read(*args):
+        opened = open(*args)  # noqa: SIM115 - its caller closes it
+        path.write_bytes(b"new")
+        return opened
+
+    target = "dataset_rt.sources.inputs.files.open"
+    monkeypatch.setattr(target, written_before_it_is_read, raising=False)
+    with pytest.raises(drt.InvalidInputError, match=r"1\.jpg: changed since it was listed"):
+        list(source)

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import random
+import tarfile
 
 import pytest
 from conftest import run_script
@@ -77,7 +79,12 @@ def test_endings_and_keys_are_those_of_the_library(tmp_path):
         ("./a/b.c/y.caption.txt", b"t"),
     ]
     put_tar(tmp_path / "a.tar", members)
-    found = samples_of(source_of(tmp_path / "a.tar"))
+    with pytest.raises(drt.InvalidInputError, match=r"'README'.*ignore=\['README'\]"):
+        samples_of(source_of(tmp_path / "a.tar"))
+    with pytest.raises(drt.InvalidInputError, match=r"'\.hidden'.*ignore=\['\.'\]"):
+        samples_of(source_of(tmp_path / "a.tar", ignore=["README"]))
+    found = samples_of(source_of(tmp_path / "a.tar", ignore=["."]))
+    assert found == samples_of(source_of(tmp_path / "a.tar", ignore=["README", ".hidden"]))
     assert found == [
         (b"1", {"__key__": "./a/b.c/x", "meta.k": None, "caption.txt": "ä"}),
         (b"2", {"__key__": "./a/b.c/y", "meta.k": 1, "caption.txt": "t"}),
@@ -129,10 +136,14 @@ def test_members_are_never_dropped_silently(tmp_path):
     [
         ([("a.txt", b"x")], "sample 'a': expected a payload.*jpg or png, found \\['txt'\\]"),
         ([("a.jpg", b"x"), ("a.jpg", b"y")], "has a member 'jpg' already"),
-        ([("a.jpg", b"x"), ("a.cls", b"seven")], "'a.cls': expected an integer"),
-        ([("a.jpg", b"x"), ("a.json", b"{")], "'a.json': expected UTF-8 text of JSON"),
-        ([("a.jpg", b"x"), ("a.json", b"[" * 100_000)], "'a.json': expected UTF-8 text of JSON"),
-        ([("a.jpg", b"x"), ("a.txt", b"\xff")], "'a.txt': expected UTF-8 text"),
+        ([("a.jpg", b"x"), ("a.cls", b"seven")], "'a.cls': expected an integer .*'seven'"),
+        ([("a.jpg", b"x"), ("a.cls", b"1_000")], "'a.cls': expected an integer .*'1_000'"),
+        ([("a.jpg", b"x"), ("a.cls", "٣".encode())], "'a.cls': expected an integer .*digits 0"),
+        ([("a.jpg", b"x"), ("a.json", b"{")], "'a.json': expected JSON .*line 1 column 2"),
+        ([("a.jpg", b"x"), ("a.json", b"[" * 100_000)], "'a.json': expected JSON .*too deep"),
+        ([("a.jpg", b"x"), ("a.json", b'{"k": ' + b"9" * 5000)], "'a.json': .*thousands of digits"),
+        ([("a.jpg", b"x"), ("a.json", b'{"k": 1, "k": 2}')], "'a.json': .*the key 'k' twice"),
+        ([("a.jpg", b"x"), ("a.txt", b"\xff")], "'a.txt': expected text .*byte 0xff at 0"),
         ([("a.jpg", b"x"), ("a.cls", b"1"), ("a.json", b'{"cls": 1}')], "'cls' comes from another"),
     ],
 )
@@ -143,8 +154,6 @@ def test_broken_samples_are_named(tmp_path, members, message):
 
 
 def test_links_are_refused(tmp_path):
-    import tarfile
-
     (tmp_path / "x").write_bytes(b"1")
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         entry = tarfile.TarInfo("a.jpg")
@@ -198,6 +207,33 @@ def test_damaged_gzip_is_noticed(tmp_path):
     (tmp_path / "b.tar.gz").write_bytes(data[:-40])
     with pytest.raises(drt.InvalidInputError, match=r"b\.tar\.gz"):
         samples_of(source_of(tmp_path / "b.tar.gz"))
+    # Behind long padding, too.
+    whole = gzip.compress(padded((tmp_path / "a.tar").read_bytes() + bytes(200_000)))
+    wrong_sum = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
+    for data in (wrong_sum, whole[:-5], whole + b"garbage"):
+        (tmp_path / "b.tar.gz").write_bytes(data)
+        with pytest.raises(drt.InvalidInputError, match=r"b\.tar\.gz: damaged"):
+            samples_of(source_of(tmp_path / "b.tar.gz"))
+
+
+def padded(data, record=65536):
+    """A tar as it is written in large records."""
+    return data + bytes(-len(data) % record)
+
+
+def test_data_behind_long_padding_are_noticed(tmp_path):
+    whole = put_tar(tmp_path / "whole.tar", pets(10)).read_bytes()
+    long = padded(whole)
+    (tmp_path / "a.tar").write_bytes(long)
+    assert len(samples_of(source_of(tmp_path / "a.tar"))) == 10
+    (tmp_path / "a.tar").write_bytes(long + whole)
+    with pytest.raises(drt.InvalidInputError, match=r"a\.tar.*at byte 65536 .*joined with cat"):
+        samples_of(source_of(tmp_path / "a.tar"))
+    # A hole of 11 KiB that begins at a header.
+    hole = 6 * 1024
+    (tmp_path / "a.tar").write_bytes(long[:hole] + bytes(11264) + long[hole + 11264 :])
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.tar.*at byte {hole + 11264} "):
+        samples_of(source_of(tmp_path / "a.tar"))
 
 
 def test_an_error_names_shard_and_member_through_the_writer(shards, tmp_path, runtime):
@@ -206,6 +242,56 @@ def test_an_error_names_shard_and_member_through_the_writer(shards, tmp_path, ru
     message = refused(runtime, source_of(shards), tmp_path / "c")
     assert "pets-02.tar" in message
     assert "member '02" in message
+
+
+def header(kind, size, name="x.jpg"):
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def pax(record):
+    return header(tarfile.XHDTYPE, len(record)) + record.ljust(512, b"\0")
+
+
+PLAIN = header(tarfile.REGTYPE, 2) + b"hi".ljust(512, b"\0") + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (header(tarfile.GNUTYPE_LONGNAME, 2**50) + bytes(512), "member '0.jpg': .*no memory holds"),
+        (header(tarfile.GNUTYPE_LONGNAME, 2**80) + bytes(512), "member '0.jpg': .*"),
+        (header(tarfile.REGTYPE, 2**62), "member 'x.jpg': expected at most 2147483647"),
+        (header(tarfile.REGTYPE, 2**31), "member 'x.jpg': expected at most 2147483647"),
+        (header(tarfile.REGTYPE, 2**80) + bytes(512), "member 'x.jpg': "),
+        (header(tarfile.REGTYPE, -1024) + bytes(512), "member 'x.jpg': "),
+        (pax(b"20 path=abcdefghijk\n") * 3000, "member '0.jpg': .*too many headers"),
+        (pax(b"30 size=99999999999999999999\n") + PLAIN, "member "),
+        (pax(b"13 size=-512\n") + PLAIN, "member "),
+        (pax(b"15 size=-1536\n") + PLAIN, "member "),
+        (pax(b"999999999 path=a\n") + PLAIN, "member "),
+        (pax(b"0 path=a\n") + PLAIN, "member "),
+        (pax(b"20 GNU.sparse.size=x\n") + PLAIN, "member "),
+    ],
+)
+def test_headers_of_any_contents_are_damage(tmp_path, data, message):
+    (tmp_path / "a.tar").write_bytes(header(tarfile.REGTYPE, 0, "0.jpg") + data)
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.tar: .*{message}"):
+        samples_of(source_of(tmp_path / "a.tar"))
+
+
+def test_shards_rewritten_while_they_are_read_are_refused(tmp_path):
+    path = tmp_path / "a.tar"
+    for late in (False, True):
+        put_tar(path, [(f"{i}.jpg", b"old" * 10_000) for i in range(5)])
+        os.utime(path, (1, 1))
+        samples = iter(source_of(path))
+        for _ in range(4 if late else 1):
+            assert next(samples).data == b"old" * 10_000
+        put_tar(path, [(f"{i}.jpg", b"new" * 10_000) for i in range(5)])
+        with pytest.raises(drt.InvalidInputError, match=r"a\.tar: changed since it was listed"):
+            next(samples)
 
 
 def test_changed_shards_are_stale(shards, tmp_path, runtime):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -22,6 +23,8 @@ from dataset_rt.exporters.rows import PAYLOAD, AnyCache, ExportedRows, open_rows
 _SHARD_BYTES_DEFAULT = 256 * 1024 * 1024
 # Two blocks of zeros, padded to a whole record.
 _END_BYTES = tarfile.RECORDSIZE
+# What readers take for the same one ending, and a shell for a word.
+_ENDING = re.compile(r"[a-z0-9][a-z0-9_+-]*(\.[a-z0-9_+-]+)*")
 _METADATA_ENDINGS = ("json", "cls")
 _KEY = "__key__"
 _KEY_LETTERS_MAX = 1024
@@ -95,7 +98,7 @@ def _samples(rows: ExportedRows, ending: str, cls: str | None) -> Iterator[list[
     before = None
     for batch in rows.batches:
         payloads = batch.column(PAYLOAD)
-        metadata = batch.drop_columns([PAYLOAD]).to_pylist()
+        metadata = _values_of(batch.drop_columns([PAYLOAD]), number)
         for index in range(batch.num_rows):
             values = metadata[index] if metadata else {}
             key = f"{number:09}"
@@ -110,6 +113,31 @@ def _samples(rows: ExportedRows, ending: str, cls: str | None) -> Iterator[list[
                 members.append((f"{key}.json", text.encode()))
             yield members
             number += 1
+
+
+def _values_of(batch: pa.RecordBatch, first_row: int) -> list[dict[str, Any]]:
+    """Return the rows of a batch; a date may be stored that Python has none for."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (OverflowError, ValueError):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for row, value in enumerate(column, first_row):
+                try:
+                    value.as_py()
+                except (OverflowError, ValueError) as error:
+                    raise InvalidInputError(
+                        f"row {row}: column {name!r}: expected a date or time of the years 1 to "
+                        f"9999 in whole microseconds, which ISO text can say, found {value.type} "
+                        f"{value.cast(_counted(value.type)).as_py()}; correct it, or leave the "
+                        "column out with columns=[...]"
+                    ) from error
+        raise
+    return rows
+
+
+def _counted(kind: pa.DataType) -> pa.DataType:
+    """Return the integers that dates and times are stored as."""
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
 def _write_shards(
@@ -159,11 +187,10 @@ def _checked_key(key: object, before: str | None, row: int) -> str:
 
 def _checked_ending(extension: str) -> str:
     ending = extension.removeprefix(".")
-    is_plain = ending.isascii() and ending.isprintable() and "/" not in ending
-    if not ending or not is_plain or ending != ending.lower() or ending in _METADATA_ENDINGS:
+    if not _ENDING.fullmatch(ending) or ending in _METADATA_ENDINGS:
         raise InvalidInputError(
-            f"extension must be a lower-case ending such as 'jpg' and neither json nor cls, "
-            f"found {extension!r}"
+            "extension must be a lower-case ending of letters and digits, such as jpg or seg.png, "
+            f"and neither json nor cls, found {extension!r}"
         )
     return ending
 

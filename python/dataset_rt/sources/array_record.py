@@ -101,6 +101,7 @@ def _records(file: InputFile, start: int, count: int) -> Iterator[Placed]:
         for first in range(start, count, size):
             last = min(first + size, count)
             records = reader.read(first, last)
+            file.check_unchanged()
             if len(records) != last - first:
                 raise InvalidInputError(
                     f"{file.path}: expected {last - first} records from {first} on, found "

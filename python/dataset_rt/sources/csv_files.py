@@ -14,6 +14,7 @@ from dataset_rt.errors import InvalidInputError
 from dataset_rt.sources.arrow import PAYLOAD
 from dataset_rt.sources.inputs.column_rules import ColumnChoice
 from dataset_rt.sources.inputs.columnar import ColumnarImporter, Rows, check_same_columns
+from dataset_rt.sources.inputs.csv_digits import first_lost, is_guessed_number
 from dataset_rt.sources.inputs.files import InputFile, list_files, to_patterns
 from dataset_rt.sources.inputs.importer import ImporterOptions
 
@@ -25,8 +26,10 @@ class CsvSource(ColumnarImporter):
     r"""The rows of CSV files, in the order of the files and their lines.
 
     Types are those that the first 4 MiB of the first file suggest, for all files; a later value
-    that does not fit is an error with its row. Empty cells are null in columns of numbers and
-    dates, and empty text in columns of text.
+    that does not fit is an error with its row. A column is text if numbers would lose digits:
+    leading zeros (`00123`), integers beyond int64. Empty cells are null in columns of numbers and
+    dates, and empty text in columns of text. Empty lines are left out where there are several
+    columns, and cells where there is one. A quote that is never closed is an error.
 
     Args:
         name: Name of the source and of its cache directory.
@@ -89,7 +92,22 @@ class CsvSource(ColumnarImporter):
         if self._choice.payload_files is not None:
             types[self._choice.payload_files] = pa.large_string()
         with self._opened(self._files[0], types) as reader:
-            return reader.schema
+            found = reader.schema
+            guessed = [
+                field.name
+                for field in found
+                if field.name not in types and is_guessed_number(field.type)
+            ]
+            if not guessed:
+                return found
+            with self._texts(self._files[0], reader, guessed) as texts:
+                block = next(_batches(texts, self._files[0], 0), None)
+        if block is not None:
+            for name in guessed:
+                if first_lost(block.column(name), found.field(name).type) is not None:
+                    types[name] = pa.string()
+        fields = [pa.field(f.name, types.get(f.name, f.type), f.nullable) for f in found]
+        return pa.schema(fields)
 
     def _read_schema(self) -> tuple[pa.Schema, str]:
         return self._first_schema, self._files[0].path
@@ -101,7 +119,7 @@ class CsvSource(ColumnarImporter):
             row = 0
             with self._opened(file, types) as reader:
                 check_same_columns(expected, reader.schema, file.path, self._files[0].path)
-                for batch in _batches(reader, file.path, row):
+                for batch in self._without_loss(file, reader, expected):
                     # Nothing tells where a row begins but the rows before it.
                     skipped = min(start, batch.num_rows)
                     start -= skipped
@@ -109,8 +127,57 @@ class CsvSource(ColumnarImporter):
                         yield Rows(batch.slice(skipped).select(names), file.path, row + skipped)
                     row += batch.num_rows
 
+    def _without_loss(
+        self, file: InputFile, reader: Any, expected: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a file; guessed numbers are held against their texts."""
+        guessed = [
+            name
+            for name, kind in zip(expected.names, expected.types, strict=True)
+            if name not in self._column_types and is_guessed_number(kind)
+        ]
+        if not guessed:
+            yield from _batches(reader, file, 0)
+            return
+        row = 0
+        with self._texts(file, reader, guessed) as parser:
+            # The same blocks make the same rows.
+            pairs = zip(_batches(reader, file, 0), _batches(parser, file, 0), strict=True)
+            for batch, texts in pairs:
+                for name in guessed:
+                    index = first_lost(texts.column(name), expected.field(name).type)
+                    if index is not None:
+                        text = texts.column(name)[index].as_py()
+                        raise InvalidInputError(
+                            f"{file.path}, row {row + index}, column {name!r}: {text!r} would lose "
+                            f"digits as {expected.field(name).type}, which the first lines "
+                            f"suggest; say the type of the column with column_types={{{name!r}: "
+                            "pyarrow.string()}"
+                        )
+                yield batch
+                row += batch.num_rows
+
+    def _texts(self, file: InputFile, reader: Any, names: list[str]) -> Any:
+        """Open a file that `reader` reads once more, for some columns as they are written."""
+        types = dict.fromkeys(names, pa.string())
+        return self._reader(file, types, len(reader.schema) > 1, names)
+
     def _opened(self, file: InputFile, types: dict[str, pa.DataType]) -> Any:
         """Open a file, a context manager."""
+        reader = self._reader(file, types, True)
+        if len(reader.schema) > 1:
+            return reader
+        # Where there is one column, an empty line is an empty cell.
+        reader.close()
+        return self._reader(file, types, False)
+
+    def _reader(
+        self,
+        file: InputFile,
+        types: dict[str, pa.DataType],
+        ignore_empty_lines: bool,
+        names: list[str] | None = None,
+    ) -> Any:
         # Here, for those who import the package for something else.
         from pyarrow import csv  # noqa: PLC0415
 
@@ -121,8 +188,12 @@ class CsvSource(ColumnarImporter):
                 read_options=csv.ReadOptions(
                     use_threads=False, block_size=_BLOCK_BYTES, encoding=self._encoding
                 ),
-                parse_options=csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-                convert_options=csv.ConvertOptions(column_types=types),
+                parse_options=csv.ParseOptions(
+                    delimiter=self._delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=ignore_empty_lines,
+                ),
+                convert_options=csv.ConvertOptions(column_types=types, include_columns=names),
             )
         except (pa.ArrowException, OSError, UnicodeError) as error:
             raise _unreadable(file.path, 0, error) from error
@@ -136,16 +207,42 @@ class CsvSource(ColumnarImporter):
         return {"files": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
 
 
-def _batches(reader: Any, path: str, row: int) -> Iterator[pa.RecordBatch]:
+def _batches(reader: Any, file: InputFile, row: int) -> Iterator[pa.RecordBatch]:
+    last = None
     while True:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
+            file.check_unchanged()
+            if last is not None:
+                _check_quotes(file, last, row)
             return
         except (pa.ArrowException, OSError, UnicodeError) as error:
-            raise _unreadable(path, row, error) from error
+            file.check_unchanged()
+            raise _unreadable(file.path, row, error) from error
+        file.check_unchanged()
         row += batch.num_rows
+        last = batch if batch.num_rows else last
         yield batch
+
+
+def _check_quotes(file: InputFile, last: pa.RecordBatch, rows: int) -> None:
+    """Refuse a last cell that swallowed lines because its quote is never closed."""
+    name = last.schema.names[-1]
+    cell = last.column(last.num_columns - 1)[-1].as_py()
+    text = cell if isinstance(cell, str) else bytes(cell or b"").decode(errors="replace")
+    if "\n" not in text and "\r" not in text:
+        return
+    end = b""
+    with pa.input_stream(file.path) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            # Zeros are parts of letters in UTF-16.
+            end = block.rstrip(b"\r\n\0")[-1:] or end
+    if end != b'"':
+        raise InvalidInputError(
+            f"{file.path}, row {rows - 1}, column {name!r}: a quote is opened and never closed; "
+            "close it, or write a quote that is part of the text as two within quotes"
+        )
 
 
 def _unreadable(path: str, row: int, error: Exception) -> InvalidInputError:

@@ -14,7 +14,7 @@ from dataset_rt.errors import InvalidInputError
 from dataset_rt.sources.arrow import PAYLOAD
 from dataset_rt.sources.inputs.column_rules import ColumnChoice
 from dataset_rt.sources.inputs.columnar import ColumnarImporter, Rows
-from dataset_rt.sources.inputs.files import read_file
+from dataset_rt.sources.inputs.files import file_at
 from dataset_rt.sources.inputs.importer import ImporterOptions
 
 # Rows taken at once. The library maps its files: nothing is read before it is used.
@@ -119,7 +119,7 @@ class HuggingFaceSource(ColumnarImporter):
                     f"{rows.place(index)}: expected bytes or a path in column {column!r}, found "
                     "neither; drop the row with filter()"
                 )
-            filled.append(read_file(path) if value is None else value)
+            filled.append(file_at(path).read() if value is None else value)
         return pa.array(filled, pa.large_binary())
 
     def _computed_fingerprint(self, options: dict[str, object]) -> str | None:

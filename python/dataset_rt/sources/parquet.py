@@ -99,7 +99,7 @@ class ParquetSource(ColumnarImporter):
                 if start < rows_total:
                     first = self._files[0].path
                     check_same_columns(expected, opened.schema_arrow, file.path, first)
-                    yield from _rows_of(opened, file.path, start, names)
+                    yield from _rows_of(opened, file, start, names)
                 start = max(0, start - rows_total)
 
     def _computed_fingerprint(self, options: dict[str, object]) -> str:
@@ -109,7 +109,7 @@ class ParquetSource(ColumnarImporter):
         return {"files": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
 
 
-def _rows_of(opened: Any, path: str, start: int, names: list[str]) -> Iterator[Rows]:
+def _rows_of(opened: Any, file: InputFile, start: int, names: list[str]) -> Iterator[Rows]:
     """Yield the rows of one file from number `start` on."""
     group_first = 0
     for number in range(opened.num_row_groups):
@@ -121,14 +121,16 @@ def _rows_of(opened: Any, path: str, start: int, names: list[str]) -> Iterator[R
         size = max(1, min(_BATCH_ROWS_MAX, _BATCH_BYTES * group.num_rows // _bytes_of(group)))
         try:
             for batch in opened.iter_batches(size, row_groups=[number], columns=names):
+                file.check_unchanged()
                 skipped = min(max(0, start - row), batch.num_rows)
                 if skipped < batch.num_rows:
-                    yield Rows(batch.slice(skipped).select(names), path, row + skipped)
+                    yield Rows(batch.slice(skipped).select(names), file.path, row + skipped)
                 row += batch.num_rows
         except (pa.ArrowException, OSError) as error:
+            file.check_unchanged()
             raise InvalidInputError(
-                f"{path}: row group {number} cannot be read at row {row} or behind it: {error}; "
-                "take another copy of the file"
+                f"{file.path}: row group {number} cannot be read at row {row} or behind it: "
+                f"{error}; take another copy of the file"
             ) from error
 
 

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Unpack
 
@@ -27,6 +28,8 @@ _JSON = {"json", "jsn"}
 # What metadata a sample may have in bytes: it is text, or somebody names a payload so.
 _METADATA_BYTES_MAX = 64 * 1024 * 1024
 
+# Longer ones are in no column.
+_PLAIN_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,40}\s*", re.ASCII)
 _KEY = "__key__"
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
 # Files that speak of the archive, not of samples.
@@ -50,13 +53,14 @@ class WebDatasetSource(Importer):
         payload: Endings of the payload separated by `;`; the first one a sample has is taken.
             `None` gives every sample an empty payload.
         columns: Metadata columns in order; all by default. One that a sample lacks is null there.
-        ignore: Endings of members to leave out.
+        ignore: Endings of members to leave out. A member whose name has no dot or begins with one
+            belongs to no sample: name it whole (`"README"`), or all of them with `"."`.
         **options: See `ImporterOptions`.
 
     Raises:
         NotFoundError: No shard is there.
         InvalidInputError: On iteration, for damaged shards, samples without payload, members that
-            are neither payload nor metadata, metadata that cannot be read.
+            are neither payload nor metadata or belong to no sample, metadata that cannot be read.
 
     Example:
         >>> from dataset_rt.exporters import to_webdataset
@@ -150,12 +154,12 @@ class WebDatasetSource(Importer):
             if kind in _TEXT:
                 yield ending, text
                 return
-            value = int(text) if kind in _INTEGER else json.loads(text)
+            value = _integer(text) if kind in _INTEGER else _json(text)
         except (ValueError, RecursionError) as error:
+            expected = {kind in _INTEGER: "an integer", kind in _JSON: "JSON"}.get(True, "text")
             raise InvalidInputError(
-                f"{place}: expected {'an integer' if kind in _INTEGER else 'UTF-8 text'}"
-                f"{' of JSON' if kind in _JSON else ''}: {error}; mend the shard or leave it out "
-                f"with ignore=[{ending!r}]"
+                f"{place}: expected {expected} in UTF-8, found {_told(error)}; mend the shard or "
+                f"leave it out with ignore=[{ending!r}]"
             ) from error
         if isinstance(value, dict):
             prefix = ending.rpartition(".")[0]
@@ -194,16 +198,29 @@ class WebDatasetSource(Importer):
 
     def _groups(self, file: InputFile) -> Iterator[_Group]:
         """Yield the samples of one shard; they never reach into the next."""
-        members = members_of(file)
+        members = self._keyed(file)
         ahead = next(members, None)
         while ahead is not None:
-            split = _split(ahead.name)
-            if split is None:
-                ahead = next(members, None)
-                continue
-            group = _Group(file.path, split[0], ahead, members)
+            group = _Group(file.path, ahead, members)
             yield group
             ahead = group.pass_over()
+
+    def _keyed(self, file: InputFile) -> Iterator[_Keyed]:
+        """Yield the members that belong to samples; others must be ignored on purpose."""
+        for member in members_of(file):
+            if _ABOUT_ARCHIVE.match(member.name):
+                continue
+            name = member.name.rpartition("/")[2]
+            stem, dot, ending = name.partition(".")
+            if stem and dot:
+                key = member.name[: len(member.name) - len(ending) - 1]
+                yield _Keyed(key, ending.lower(), member)
+            elif not self._ignore & {"", _ending(name)}:
+                raise InvalidInputError(
+                    f"{file.path}: member {member.name!r}: expected a key, a dot and an ending, "
+                    f"found {name!r}; rename it, or leave it out with ignore=[{name!r}], all "
+                    "whose names have no dot or begin with one with ignore=['.']"
+                )
 
     def _computed_fingerprint(self, options: dict[str, object]) -> str:
         options |= {"payload": self._payload, "columns": self._columns}
@@ -217,38 +234,38 @@ class WebDatasetSource(Importer):
         return {"shards": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
 
 
-class _Split(NamedTuple):
+class _Keyed(NamedTuple):
+    """A member of a sample."""
+
     key: str
     ending: str
+    member: Member
 
 
 class _Group:
     """Neighbouring members with one key, each read while it is at hand."""
 
-    def __init__(self, shard: str, key: str, first: Member, rest: Iterator[Member]) -> None:
+    def __init__(self, shard: str, first: _Keyed, rest: Iterator[_Keyed]) -> None:
         self.shard = shard
-        self.key = key
+        self.key = first.key
         self.endings: set[str] = set()
-        self._next: Member | None = first
+        self._next: _Keyed | None = first
         self._rest = rest
 
     def members(self) -> Iterator[tuple[str, Member]]:
         """Yield ending and member; endings come once."""
-        while self._next is not None:
-            split = _split(self._next.name)
-            if split is not None:
-                if split.key != self.key:
-                    return
-                if split.ending in self.endings:
-                    raise InvalidInputError(
-                        f"{self.shard}: member {self._next.name!r}: sample {self.key!r} has a "
-                        f"member {split.ending!r} already; keys must differ between neighbours"
-                    )
-                self.endings.add(split.ending)
-                yield split.ending, self._next
+        while self._next is not None and self._next.key == self.key:
+            _, ending, member = self._next
+            if ending in self.endings:
+                raise InvalidInputError(
+                    f"{self.shard}: member {member.name!r}: sample {self.key!r} has a member "
+                    f"{ending!r} already; keys must differ between neighbours"
+                )
+            self.endings.add(ending)
+            yield ending, member
             self._next = next(self._rest, None)
 
-    def pass_over(self) -> Member | None:
+    def pass_over(self) -> _Keyed | None:
         """Skip what was not read; return the first member of the next sample."""
         for _ in self.members():
             pass
@@ -274,15 +291,37 @@ def expand_braces(pattern: str) -> list[str]:
     return [path for part in parts for path in expand_braces(f"{before}{part}{after}")]
 
 
-def _split(member: str) -> _Split | None:
-    """Return key and ending of a member, `None` for what belongs to no sample."""
-    if _ABOUT_ARCHIVE.match(member):
-        return None
-    folder, slash, file = member.rpartition("/")
-    stem, dot, ending = file.partition(".")
-    if not dot or not stem:
-        return None
-    return _Split(f"{folder}{slash}{stem}", ending.lower())
+def _integer(text: str) -> int:
+    # Python takes 1_000 and digits of all scripts, too.
+    if not _PLAIN_INTEGER.fullmatch(text):
+        shown = repr(text[:40]) + ("..." if len(text) > 40 else "")
+        raise ValueError(f"{shown}, where only digits 0 to 9 behind a sign may be")
+    return int(text)
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_without_doubles)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        double = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {double!r} twice in one object")
+    return found
+
+
+def _told(error: Exception) -> str:
+    """Say what was found in words of the data, not of Python."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.object[error.start]:#04x} at {error.start}"
+    if isinstance(error, RecursionError):
+        return "lists or objects nested too deep"
+    if isinstance(error, json.JSONDecodeError):
+        return f"something else at line {error.lineno} column {error.colno}: {error.msg}"
+    if "int_max_str_digits" in str(error):
+        return "an integer of thousands of digits"
+    return str(error)
 
 
 def _ending(text: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from array import array
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ from dataset_rt.errors import InvalidInputError
 from dataset_rt.samples import CacheInput, MetadataValue
 from dataset_rt.sources.arrow import PAYLOAD
 from dataset_rt.sources.inputs.column_rules import ColumnChoice, is_text, payload_values
-from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile, read_file, stat_of
+from dataset_rt.sources.inputs.files import FingerprintMaker, InputFile, file_at
 from dataset_rt.sources.inputs.importer import Importer, LoadThenTransform, Placed
 
 # Of the files that are read for one batch: enough to amortise it, little beside everything else.
@@ -38,7 +40,7 @@ class Rows(NamedTuple):
 class RowOfFile(NamedTuple):
     """A row whose payload is in a file that is not read yet."""
 
-    path: str
+    file: InputFile
     place: str
     metadata: dict[str, MetadataValue]
 
@@ -65,6 +67,8 @@ class ColumnarImporter(Importer):
         super().__init__(name, **options)
         self._choice = choice
         self._root = root
+        # Of the named files as the fingerprint counts them, 16 bytes a row; empty without it.
+        self._sizes, self._mtimes_ns = array("q"), array("q")
 
     @abstractmethod
     def _read_schema(self) -> tuple[pa.Schema, str]:
@@ -98,9 +102,11 @@ class ColumnarImporter(Importer):
 
     def iter_from(self, start: int) -> Iterator[Any]:
         """Yield batches from row `start` on; with a `transform` its items, one per row."""
+        number = start
         for rows in self._rows_from(start, self._choice.read_names(self._metadata)):
             if self._choice.payload_files is not None:
-                yield from self._with_files(rows)
+                yield from self._with_files(rows, number)
+                number += rows.batch.num_rows
             elif self._transform is None:
                 yield self._with_payload(rows)
             else:
@@ -131,22 +137,34 @@ class ColumnarImporter(Importer):
             )
         return payloads
 
-    def _with_files(self, rows: Rows) -> Iterator[Any]:
-        paths = list(self._paths(rows))
+    def _with_files(self, rows: Rows, number: int) -> Iterator[Any]:
+        """Yield batches or items of rows; `number` is that of the first one in the source."""
+        files = list(self._files_of(rows, number))
         metadata = rows.batch.select(self._metadata.names)
         if self._transform is not None:
-            for (path, place), row in zip(paths, metadata.to_pylist(), strict=True):
-                yield RowOfFile(path, place, row)
+            for (file, place), row in zip(files, metadata.to_pylist(), strict=True):
+                yield RowOfFile(file, place, row)
             return
         payloads: list[bytes] = []
         size, first = 0, 0
-        for index, (path, place) in enumerate(paths):
-            payloads.append(_read(path, place))
+        for index, (file, place) in enumerate(files):
+            payloads.append(_read(file, place))
             size += len(payloads[-1])
-            if size >= _FILE_BYTES_PER_BATCH or index + 1 == len(paths):
+            if size >= _FILE_BYTES_PER_BATCH or index + 1 == len(files):
                 part = metadata.slice(first, len(payloads))
                 yield _joined(part, pa.array(payloads, pa.large_binary()))
                 payloads, size, first = [], 0, index + 1
+
+    def _files_of(self, rows: Rows, number: int) -> Iterator[tuple[InputFile, str]]:
+        """Yield the file of every row, as it was when it was counted into the fingerprint."""
+        for row, (path, place) in enumerate(self._paths(rows), number):
+            if row < len(self._sizes):
+                yield InputFile(path, path, self._sizes[row], self._mtimes_ns[row]), place
+            else:
+                # The fingerprint is not ours: it is the file as it is now.
+                with _placed(place):
+                    file = file_at(path)
+                yield file, place
 
     def _paths(self, rows: Rows) -> Iterator[tuple[str, str]]:
         """Yield the path and the place of every row's file; none leads out of the root."""
@@ -186,11 +204,16 @@ class ColumnarImporter(Importer):
         if dataset is not None:
             maker.add_dataset(dataset)
         if choice.payload_files is not None:
+            sizes, mtimes_ns = array("q"), array("q")
             for rows in self._rows_from(0, [choice.payload_files]):
                 names = rows.batch.column(choice.payload_files).to_pylist()
                 for name, (path, place) in zip(names, self._paths(rows), strict=True):
-                    found = _placed(stat_of, path, place)
-                    maker.add_file(name, found.st_size, found.st_mtime_ns)
+                    with _placed(place):
+                        found = file_at(path)
+                    maker.add_file(name, found.size_bytes, found.mtime_ns)
+                    sizes.append(found.size_bytes)
+                    mtimes_ns.append(found.mtime_ns)
+            self._sizes, self._mtimes_ns = sizes, mtimes_ns
         return maker.text()
 
 
@@ -227,17 +250,18 @@ def _joined(metadata: pa.RecordBatch, payloads: pa.Array) -> pa.RecordBatch:
 
 
 def _load_row(row: RowOfFile) -> Placed:
-    sample = CacheInput(_read(row.path, row.place), row.metadata)
-    return Placed(f"{row.place}: {row.path}", sample)
+    sample = CacheInput(_read(row.file, row.place), row.metadata)
+    return Placed(f"{row.place}: {row.file.path}", sample)
 
 
-def _read(path: str, place: str) -> bytes:
-    data: bytes = _placed(read_file, path, place)
-    return data
+def _read(file: InputFile, place: str) -> bytes:
+    with _placed(place):
+        return file.read()
 
 
-def _placed(ask: Callable[[str], Any], path: str, place: str) -> Any:
+@contextmanager
+def _placed(place: str) -> Iterator[None]:
     try:
-        return ask(path)
+        yield
     except InvalidInputError as error:
         raise InvalidInputError(f"{place}: {error}") from error

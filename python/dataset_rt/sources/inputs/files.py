@@ -13,19 +13,19 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 from dataset_rt.arguments import to_path
 from dataset_rt.errors import InvalidInputError, NotFoundError
 
 # Of the rules by which fingerprints are made: a change of what importers store changes it.
-_RULES = 2
+_RULES = 3
 
 _DIGEST_LETTERS = 32
 _FINGERPRINT = re.compile(r"(?P<kind>[a-z_]+)-(?P<options>[0-9a-f]{32})-(?P<inputs>[0-9a-f]{32})")
 
 # As in the format: no payload is longer.
-_PAYLOAD_BYTES_MAX = 2**31 - 1
+PAYLOAD_BYTES_MAX = 2**31 - 1
 
 
 class InputFile(NamedTuple):
@@ -37,13 +37,19 @@ class InputFile(NamedTuple):
     size_bytes: int
     mtime_ns: int
 
-    def check_unchanged(self) -> None:
+    def check_unchanged(self, opened: IO[bytes] | None = None) -> None:
         """Refuse a file that was replaced or written since it was listed.
+
+        Writing sets the time before it changes contents: what was read before this check, is what
+        was listed.
+
+        Args:
+            opened: What was opened at the path, to be asked instead of it.
 
         Raises:
             InvalidInputError: Size or time differ, or it is gone.
         """
-        found = stat_of(self.path)
+        found = stat_of(self.path) if opened is None else os.fstat(opened.fileno())
         if (found.st_size, found.st_mtime_ns) != (self.size_bytes, self.mtime_ns):
             raise InvalidInputError(
                 f"{self.path}: changed since it was listed; expected {self.size_bytes} bytes of "
@@ -55,31 +61,34 @@ class InputFile(NamedTuple):
         """Return the contents.
 
         Raises:
-            InvalidInputError: It cannot be read, or changed since it was listed.
+            InvalidInputError: It cannot be read, is longer than a payload may be, or changed
+                since it was listed.
         """
         self.check_unchanged()
-        return read_file(self.path)
+        if self.size_bytes > PAYLOAD_BYTES_MAX:
+            raise InvalidInputError(
+                f"{self.path}: expected at most {PAYLOAD_BYTES_MAX} bytes, found "
+                f"{self.size_bytes}: a payload is no longer; cut the file in pieces"
+            )
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(self.size_bytes)
+                self.check_unchanged(file)
+        except OSError as error:
+            raise InvalidInputError(
+                f"{self.path}: cannot be read: {error.strerror}; mend or remove the file"
+            ) from error
+        return data
 
 
-def read_file(path: str) -> bytes:
-    """Return the contents of a file that becomes one payload.
+def file_at(path: str) -> InputFile:
+    """Return a file that becomes one payload as it is now; its name is its path.
 
     Raises:
-        InvalidInputError: It cannot be read, or is longer than a payload may be.
+        InvalidInputError: It is missing, or no regular file.
     """
-    size = stat_of(path).st_size
-    if size > _PAYLOAD_BYTES_MAX:
-        raise InvalidInputError(
-            f"{path}: expected at most {_PAYLOAD_BYTES_MAX} bytes, found {size}: a payload is no "
-            "longer; cut the file in pieces"
-        )
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path}: cannot be read: {error.strerror}; mend or remove the file"
-        ) from error
+    found = stat_of(path)
+    return InputFile(path, path, found.st_size, found.st_mtime_ns)
 
 
 def stat_of(path: str) -> os.stat_result:
