@@ -220,3 +220,16 @@ def test_a_shell_completes_commands_levels_and_columns(cache):
     assert completed(f"dataset-rt sample {cache} --balance l") == ["label"]
     put(cache / "manifest.json", b"{")
     assert completed(f"dataset-rt stats {cache} --columns ") == []
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_nobody_who_reads(runtime, tmp_path, closed):
+    cache = written(runtime, tmp_path, numbered(3))
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *PROGRAM, "verify", cache],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr

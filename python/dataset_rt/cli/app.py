@@ -111,9 +111,12 @@ def run() -> NoReturn:
         SystemExit: With 0, with 1 for a command that failed or found something wrong, 2 for
             wrong usage, 130 for Ctrl-C.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        # Closed by the shell (`>&-`) it is None, and nobody reads.
+        stream: Any = getattr(sys, name) or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         # What a terminal cannot show comes escaped, instead of ending the command.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, stream)
     try:
         # What `typer.Exit` says comes back.
         code = app(prog_name="dataset-rt", standalone_mode=False)
