@@ -368,6 +368,27 @@ def test_numbers_of_a_csv_lose_no_digits(tmp_path, monkeypatch):
     assert samples_of(told) == [(b"", {"n": 7, "m": 1})]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"delimiter": text} for text in ("", "ab", "é", '"', "\n", "\0")),
+        *({"encoding": text} for text in ("nonesuch", "base64", "", "utf8\0")),
+    ],
+)
+def test_no_delimiters_and_encodings_are_told(tmp_path, options):
+    with pytest.raises(drt.InvalidInputError, match=rf"{next(iter(options))} must be"):
+        csv_of(tmp_path, "a,b\n1,2\n", **options)
+    odd = csv_of(tmp_path, "a;b\n1;x\n", delimiter=";", encoding="latin-1")
+    assert samples_of(odd) == [(b"", {"a": 1, "b": "x"})]
+
+
+def test_a_csv_may_end_in_any_type(tmp_path):
+    for cell in ("5000000000000", "0.5", "true", "2024-01-31", "2024-01-31 12:00:00", "", "x"):
+        assert len(samples_of(csv_of(tmp_path, f"a,b\n1,{cell}\n"))) == 1
+    with pytest.raises(drt.InvalidInputError, match=r"a\.csv: expected one column 'a', found 2"):
+        csv_of(tmp_path, "a,a\n1,2\n")
+
+
 def test_quotes_that_stay_open_are_refused(tmp_path):
     open_quote = 'a,b\n1,"abc\n2,def\n3,ghi\n'
     with pytest.raises(drt.InvalidInputError, match=r"a\.csv, row 0, column 'b': a quote"):
