@@ -306,11 +306,11 @@ def test_a_table_rewritten_while_it_is_read_is_refused(tmp_path, monkeypatch, ki
     path = tmp_path / f"a.{kind}"
 
     def put(letter):
-        table = pa.table({"text": [letter * 100] * 1000})
+        table = pa.table({"text": [letter * 100] * 20_000})
         if kind == "csv":
-            path.write_text("text\n" + (letter * 100 + "\n") * 1000)
+            path.write_text("text\n" + (letter * 100 + "\n") * 20_000)
         else:
-            pq.write_table(table, path, row_group_size=100, compression="none")
+            pq.write_table(table, path, row_group_size=1000, compression="none")
 
     put("a")
     os.utime(path, (1, 1))
