@@ -99,6 +99,12 @@ def test_errors_leave_without_traceback(tmp_path):
     for way in ("--payload 'text'", "--payload-files COLUMN", "--no-payload"):
         assert way in message
     assert "payload=" not in message
+    put_tar(tmp_path / "a.tar", [("README", b"x"), ("0.jpg", b"x")])
+    code, message = fails("import", "webdataset", tmp_path / "a.tar", tmp_path, "--payload", "jpg")
+    assert code == 1
+    assert "--ignore README" in message
+    assert "--ignore ." in message
+    assert "[" not in message
 
 
 def test_tables_and_shards_become_caches(tmp_path):

@@ -306,11 +306,11 @@ def test_a_table_rewritten_while_it_is_read_is_refused(tmp_path, monkeypatch, ki
     path = tmp_path / f"a.{kind}"
 
     def put(letter):
-        table = pa.table({"text": [letter * 100] * 1000})
+        table = pa.table({"text": [letter * 100] * 20_000})
         if kind == "csv":
-            path.write_text("text\n" + (letter * 100 + "\n") * 1000)
+            path.write_text("text\n" + (letter * 100 + "\n") * 20_000)
         else:
-            pq.write_table(table, path, row_group_size=100, compression="none")
+            pq.write_table(table, path, row_group_size=1000, compression="none")
 
     put("a")
     os.utime(path, (1, 1))
@@ -318,8 +318,10 @@ def test_a_table_rewritten_while_it_is_read_is_refused(tmp_path, monkeypatch, ki
     batches = iter(source)
     assert next(batches).column("payload")[0].as_py() == b"a" * 100
     put("b")
+    handed_on = []
     with pytest.raises(drt.InvalidInputError, match=rf"a\.{kind}: changed since it was listed"):
-        list(batches)
+        handed_on.extend(batches)
+    assert all(batch.column("payload")[0].as_py() == b"a" * 100 for batch in handed_on)
 
 
 @pytest.mark.parametrize("options", [{}, {"transform": shout, "transform_version": "1"}])
@@ -366,6 +368,27 @@ def test_numbers_of_a_csv_lose_no_digits(tmp_path, monkeypatch):
     assert column(*["1"] * 2000) == [1] * 2000
     told = csv_of(tmp_path, "n,m\n007,1\n", column_types={"n": pa.int64()})
     assert samples_of(told) == [(b"", {"n": 7, "m": 1})]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"delimiter": text} for text in ("", "ab", "é", '"', "\n", "\0")),
+        *({"encoding": text} for text in ("nonesuch", "base64", "", "utf8\0")),
+    ],
+)
+def test_no_delimiters_and_encodings_are_told(tmp_path, options):
+    with pytest.raises(drt.InvalidInputError, match=rf"{next(iter(options))} must be"):
+        csv_of(tmp_path, "a,b\n1,2\n", **options)
+    odd = csv_of(tmp_path, "a;b\n1;x\n", delimiter=";", encoding="latin-1")
+    assert samples_of(odd) == [(b"", {"a": 1, "b": "x"})]
+
+
+def test_a_csv_may_end_in_any_type(tmp_path):
+    for cell in ("5000000000000", "0.5", "true", "2024-01-31", "2024-01-31 12:00:00", "", "x"):
+        assert len(samples_of(csv_of(tmp_path, f"a,b\n1,{cell}\n"))) == 1
+    with pytest.raises(drt.InvalidInputError, match=r"a\.csv: expected one column 'a', found 2"):
+        csv_of(tmp_path, "a,a\n1,2\n")
 
 
 def test_quotes_that_stay_open_are_refused(tmp_path):

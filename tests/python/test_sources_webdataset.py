@@ -1,6 +1,7 @@
 """WebDataset shards as sources: grouping, metadata, damage, and what the library itself reads."""
 
 import gzip
+import itertools
 import json
 import os
 import random
@@ -272,13 +273,21 @@ PLAIN = header(tarfile.REGTYPE, 2) + b"hi".ljust(512, b"\0") + bytes(1024)
         (pax(b"15 size=-1536\n") + PLAIN, "member "),
         (pax(b"999999999 path=a\n") + PLAIN, "member "),
         (pax(b"0 path=a\n") + PLAIN, "member "),
-        (pax(b"20 GNU.sparse.size=x\n") + PLAIN, "member "),
+        (pax(b"20 GNU.sparse.size=x\n") + PLAIN, "member .*a number belongs"),
     ],
 )
 def test_headers_of_any_contents_are_damage(tmp_path, data, message):
     (tmp_path / "a.tar").write_bytes(header(tarfile.REGTYPE, 0, "0.jpg") + data)
     with pytest.raises(drt.InvalidInputError, match=rf"a\.tar: .*{message}"):
         samples_of(source_of(tmp_path / "a.tar"))
+
+
+def test_members_of_negative_length_make_no_circle(tmp_path):
+    back = header(tarfile.REGTYPE, 0, "0.jpg") + header(tarfile.REGTYPE, -1024, "1.jpg")
+    (tmp_path / "a.tar").write_bytes(back + bytes(1024))
+    source = source_of(tmp_path / "a.tar", payload=None, ignore=["jpg"])
+    with pytest.raises(drt.InvalidInputError, match=r"'1\.jpg': a length of -1024"):
+        list(itertools.islice(source, 10))
 
 
 def test_shards_rewritten_while_they_are_read_are_refused(tmp_path):

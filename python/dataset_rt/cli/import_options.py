@@ -80,6 +80,7 @@ _WORDS = (
     ("columns=[...]", "--columns NAMES"),
     ("columns=[]", "--columns ''"),
     ("columns=", "--columns "),
+    ("ignore=[...]", "--ignore ENDINGS"),
     ("ignore=", "--ignore "),
     ("extensions=", "--extensions "),
     ("labels=False", "--no-labels"),
@@ -89,7 +90,7 @@ _WORDS = (
     ('set on_stale to "rewrite" or "reuse"', "pass --on-stale rewrite or --on-stale reuse"),
 )
 # A list of names as Python writes it.
-_COLUMNS = re.compile(r"columns=(\['[^'\\]*'(?:, '[^'\\]*')*\])")
+_NAMES = re.compile(r"(columns|ignore)=(\['[^'\\]*'(?:, '[^'\\]*')*\])")
 _COMPRESSION = re.compile(r"none|lz4|zstd|zstd:([1-9]|1[0-9]|2[0-2])")
 
 
@@ -176,18 +177,18 @@ def in_terms_of_options() -> Iterator[None]:
         # It has texts of others, a transform's above all.
         raise
     except DatasetRTError as error:
-        message = _COLUMNS.sub(_pasted, str(error))
+        message = _NAMES.sub(_pasted, str(error))
         for argument, option in _WORDS:
             message = message.replace(argument, option)
         raise type(error)(message) from error
 
 
 def _pasted(found: re.Match[str]) -> str:
-    """Return a list of columns as an option that may be pasted."""
-    names = ast.literal_eval(found[1])
+    """Return a list of names as an option that may be pasted."""
+    option, names = f"--{found[1]}", ast.literal_eval(found[2])
     if any("," in name for name in names):
-        return "--columns NAMES"
-    return f"--columns {shlex.quote(','.join(names))}"
+        return f"{option} NAMES"
+    return f"{option} {shlex.quote(','.join(names))}"
 
 
 def names_of(text: str | None) -> list[str] | None:

@@ -167,7 +167,10 @@ def webdataset(
     name: Name = None,
     columns: Columns = None,
     ignore: Annotated[
-        str | None, typer.Option(help="Endings of members to leave out, separated by commas.")
+        str | None,
+        typer.Option(
+            help="Endings of members to leave out, separated by commas; '.' for those without one."
+        ),
     ] = None,
     compression: Compression = "none",
     max_shard_bytes: MaxShardBytes = None,

@@ -41,14 +41,15 @@ class CsvSource(ColumnarImporter):
         payload_files: Column that names files whose bytes are the payload, instead of `payload`;
             it is a metadata column too.
         root: Where these files lie, and all of them must; the directory of the CSV by default.
-        delimiter: Between cells.
-        encoding: Of the files.
+        delimiter: Between cells; one ASCII character.
+        encoding: Of the files, as Python names it.
         column_types: Types of some columns, where the inferred ones are wrong.
         **options: See `ImporterOptions`.
 
     Raises:
         NotFoundError: No file is there.
-        InvalidInputError: Columns are missing or cannot be stored.
+        InvalidInputError: Columns are missing or cannot be stored, or `delimiter` or `encoding` is
+            none.
 
     Example:
         >>> from dataset_rt.sources import CsvSource
@@ -76,6 +77,7 @@ class CsvSource(ColumnarImporter):
     ) -> None:
         """See the class."""
         choice = ColumnChoice.of(name, payload, payload_files, columns)
+        _check_text(delimiter, encoding)
         super().__init__(name, choice, None if root is None else to_path(root, "root"), **options)
         self._files = list_files(to_patterns(paths), (".csv", ".csv.gz", ".tsv", ".tsv.gz"))
         self._delimiter = delimiter
@@ -96,7 +98,9 @@ class CsvSource(ColumnarImporter):
             guessed = [
                 field.name
                 for field in found
-                if field.name not in types and is_guessed_number(field.type)
+                if field.name not in types
+                and is_guessed_number(field.type)
+                and found.names.count(field.name) == 1
             ]
             if not guessed:
                 return found
@@ -207,6 +211,22 @@ class CsvSource(ColumnarImporter):
         return {"files": "\n".join(os.path.abspath(file.path) for file in self._files[:100])}
 
 
+def _check_text(delimiter: str, encoding: str) -> None:
+    """Refuse what separates no cells, and what is the name of no encoding."""
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise InvalidInputError(
+            "delimiter must be one ASCII character, such as a comma, a semicolon or a tab, and "
+            f"neither a quote nor the end of a line, found {delimiter!r}"
+        )
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError):
+        raise InvalidInputError(
+            f"encoding must be the name of an encoding of text, such as utf8, latin-1 or cp1252, "
+            f"found {encoding!r}"
+        ) from None
+
+
 def _batches(reader: Any, file: InputFile, row: int) -> Iterator[pa.RecordBatch]:
     last = None
     while True:
@@ -230,8 +250,8 @@ def _check_quotes(file: InputFile, last: pa.RecordBatch, rows: int) -> None:
     """Refuse a last cell that swallowed lines because its quote is never closed."""
     name = last.schema.names[-1]
     cell = last.column(last.num_columns - 1)[-1].as_py()
-    text = cell if isinstance(cell, str) else bytes(cell or b"").decode(errors="replace")
-    if "\n" not in text and "\r" not in text:
+    text = cell.encode() if isinstance(cell, str) else cell
+    if not isinstance(text, bytes) or not (b"\n" in text or b"\r" in text):
         return
     end = b""
     with pa.input_stream(file.path) as stream:

@@ -69,7 +69,7 @@ def _members(stream: IO[bytes], file: InputFile, plain: IO[bytes]) -> Iterator[M
         archive.members.clear()  # type: ignore[attr-defined]
         last = f"member {entry.name!r}"
         if entry.size < 0:
-            raise _damaged(path, last, ValueError(f"a length of {entry.size} bytes"))
+            raise _damaged(path, last, tarfile.ReadError(f"a length of {entry.size} bytes"))
         if entry.isdir():
             continue
         if not entry.isreg():
@@ -151,6 +151,9 @@ def _damaged(path: str, place: str, error: Exception) -> InvalidInputError:
         found = "a header with a length that no memory holds"
     elif isinstance(error, RecursionError):
         found = "too many headers for one member"
+    elif type(error) is ValueError:
+        # Python's words for what it took for a number.
+        found = "a header with something else where a number belongs"
     else:
         found = str(error) or type(error).__name__
     return InvalidInputError(
