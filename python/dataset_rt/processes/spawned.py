@@ -40,6 +40,7 @@ Until it sets that number, the process counts as one that did not even start.
 
 _START_LOCK = threading.Lock()
 _ALIVE: weakref.WeakSet[Spawned] = weakref.WeakSet()
+_EXITING = threading.Event()
 
 
 class Spawned:
@@ -142,9 +143,11 @@ class Spawned:
         self._is_forgotten = True
         _ALIVE.discard(self)
         _LOGGER.debug("%s ended: process %d", self.title, self.pid)
-        # Another thread may just be reaping it.
-        with suppress(ValueError):
-            self._process.close()
+        # At exit multiprocessing joins what ran when it looked, and may do so after this.
+        if not _EXITING.is_set():
+            # Another thread may just be reaping it.
+            with suppress(ValueError):
+                self._process.close()
 
     def _signal(self, number: int) -> None:
         # A fork of this process unwinds the same stack, but the process is not its child.
@@ -266,3 +269,4 @@ def _end_with_interpreter() -> None:
     # Before multiprocessing waits for them: a daemon thread that started them may be asleep.
     for process in list(_ALIVE):
         process.kill()
+    _EXITING.set()
