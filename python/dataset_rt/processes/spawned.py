@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -39,8 +40,8 @@ Until it sets that number, the process counts as one that did not even start.
 """
 
 _START_LOCK = threading.Lock()
-_ALIVE: weakref.WeakSet[Spawned] = weakref.WeakSet()
 _EXITING = threading.Event()
+_ALIVE: weakref.WeakSet[Spawned] = weakref.WeakSet()
 
 
 class Spawned:
@@ -57,6 +58,7 @@ class Spawned:
 
     def __init__(self, main: Main, title: str) -> None:
         """Start it."""
+        _check_script(title)
         context = multiprocessing.get_context("spawn")
         self.title = title
         self._starter = os.getpid()
@@ -178,6 +180,25 @@ class Spawned:
         return UnavailableError(text)
 
 
+def _check_script(title: str) -> None:
+    """Refuse to start what would fail at its first import: the script of this process.
+
+    Raises:
+        UnavailableError: It was read from a pipe, or is gone.
+    """
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    # As multiprocessing finds it; what `python -m` runs is imported by its name.
+    if path is None or getattr(getattr(main, "__spec__", None), "name", None) is not None:
+        return
+    directory = getattr(multiprocessing.process, "ORIGINAL_DIR", None)
+    if not os.path.isfile(os.path.join(directory or "", path)):
+        raise UnavailableError(
+            f"cannot start a {title}: it would import this script, and {path!r} is no file; save "
+            "the script as one, or use num_processes=1"
+        )
+
+
 def _exhausted(title: str, error: OSError) -> ExhaustedError:
     return ExhaustedError(f"cannot start a {title}: {error}; use fewer processes")
 
@@ -266,7 +287,7 @@ def kill_all(processes: list[Spawned]) -> None:
 
 @atexit.register
 def _end_with_interpreter() -> None:
+    _EXITING.set()
     # Before multiprocessing waits for them: a daemon thread that started them may be asleep.
     for process in list(_ALIVE):
         process.kill()
-    _EXITING.set()
