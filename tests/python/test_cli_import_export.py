@@ -248,6 +248,17 @@ def test_a_failing_transform_names_the_file_in_the_shell(photos, tmp_path):
     assert message == f"{photos}/dog/3.jpg: transform raised OSError: truncated (after 8 samples)"
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_transform_that_ends_the_program_is_a_failure(photos, tmp_path, monkeypatch, processes):
+    (tmp_path / "leaving.py").write_text("import sys\ndef leave(sample):\n    sys.exit(0)\n")
+    (tmp_path / "leaving_at_once.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.chdir(tmp_path)
+    command = ("import", "images", photos, tmp_path / "caches", "--processes", processes)
+    for function in ("leaving:leave", "leaving_at_once:leave"):
+        options = ("--transform", function, "--transform-version", "1")
+        assert "with SystemExit(0): let --transform raise" in failure(*command, *options)
+
+
 def test_other_options_are_told_from_other_files(photos, tmp_path):
     run("import", "images", photos, tmp_path / "caches")
     message = failure("import", "images", photos, tmp_path / "caches", "--no-labels")

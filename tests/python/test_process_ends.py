@@ -218,6 +218,21 @@ def test_classes_of_a_prompt_are_said_to_be_missing(tmp_path):
     assert "define it in a module, not in a notebook" in done.stdout
 
 
+@pytest.mark.parametrize("sources", ['Numbers("a", 5)', '[Plain("a", 5), Plain("b", 5)]'])
+def test_a_script_from_a_pipe_is_said_to_be_no_file(tmp_path, sources):
+    script = f'if __name__ == "__main__":\n    print(write({sources})[0].message)\n'
+    done = subprocess.run(
+        [sys.executable, "-", tmp_path / "n"],
+        input=PRELUDE + script,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert "it would import this script, and '<stdin>' is no file; save" in done.stdout
+    assert done.stderr == ""
+
+
 def test_a_daemon_thread_that_writes_does_not_keep_the_program(tmp_path):
     script = """
     import threading

@@ -167,12 +167,18 @@ def in_terms_of_options() -> Iterator[None]:
     """Let errors of the library name options where they name arguments.
 
     Raises:
-        DatasetRTError: The same with another message; a library that is missing, too.
+        DatasetRTError: The same with another message; a library that is missing, too, and
+            `SystemExit`, which would end the command as if all were well.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         raise InvalidInputError(str(error)) from error
+    except SystemExit as error:
+        raise InvalidInputError(
+            f"the import was ended by code that it runs, with SystemExit({error.code!r}): let "
+            "--transform raise an error instead, and its module do nothing when it is imported"
+        ) from error
     except SourceError:
         # It has texts of others, a transform's above all.
         raise

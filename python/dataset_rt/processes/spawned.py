@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -39,6 +40,7 @@ Until it sets that number, the process counts as one that did not even start.
 """
 
 _START_LOCK = threading.Lock()
+_EXITING = threading.Event()
 _ALIVE: weakref.WeakSet[Spawned] = weakref.WeakSet()
 
 
@@ -56,6 +58,7 @@ class Spawned:
 
     def __init__(self, main: Main, title: str) -> None:
         """Start it."""
+        _check_script(title)
         context = multiprocessing.get_context("spawn")
         self.title = title
         self._starter = os.getpid()
@@ -142,9 +145,11 @@ class Spawned:
         self._is_forgotten = True
         _ALIVE.discard(self)
         _LOGGER.debug("%s ended: process %d", self.title, self.pid)
-        # Another thread may just be reaping it.
-        with suppress(ValueError):
-            self._process.close()
+        # At exit multiprocessing joins what ran when it looked, and may do so after this.
+        if not _EXITING.is_set():
+            # Another thread may just be reaping it.
+            with suppress(ValueError):
+                self._process.close()
 
     def _signal(self, number: int) -> None:
         # A fork of this process unwinds the same stack, but the process is not its child.
@@ -173,6 +178,25 @@ class Spawned:
                 '"__main__":` around what it runs, since each process imports it'
             )
         return UnavailableError(text)
+
+
+def _check_script(title: str) -> None:
+    """Refuse to start what would fail at its first import: the script of this process.
+
+    Raises:
+        UnavailableError: It was read from a pipe, or is gone.
+    """
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    # As multiprocessing finds it; what `python -m` runs is imported by its name.
+    if path is None or getattr(getattr(main, "__spec__", None), "name", None) is not None:
+        return
+    directory = getattr(multiprocessing.process, "ORIGINAL_DIR", None)
+    if not os.path.isfile(os.path.join(directory or "", path)):
+        raise UnavailableError(
+            f"cannot start a {title}: it would import this script, and {path!r} is no file; save "
+            "the script as one, or use num_processes=1"
+        )
 
 
 def _exhausted(title: str, error: OSError) -> ExhaustedError:
@@ -263,6 +287,7 @@ def kill_all(processes: list[Spawned]) -> None:
 
 @atexit.register
 def _end_with_interpreter() -> None:
+    _EXITING.set()
     # Before multiprocessing waits for them: a daemon thread that started them may be asleep.
     for process in list(_ALIVE):
         process.kill()
