@@ -50,6 +50,14 @@ class Numbers:
         return sample(number)
 
 
+class SlowToLoad(Numbers):
+    """Takes its time where it is unpickled, as imports do."""
+
+    def __setstate__(self, state):
+        time.sleep(2.5)
+        self.__dict__.update(state)
+
+
 class Plain:
     """The same samples from `__iter__`; `at(number)` runs there."""
 

@@ -12,8 +12,8 @@ import dataset_rt as drt
 from dataset_rt.processes.spawned import Spawned
 
 
-def write(runtime, directory, sources, num_processes=2):
-    config = drt.WriterConfig(num_processes=num_processes, show_progress=False)
+def write(runtime, directory, sources, num_processes=2, **options):
+    config = drt.WriterConfig(num_processes=num_processes, show_progress=False, **options)
     return runtime.write_cache(sources, directory, writer_config=config)
 
 
@@ -50,6 +50,11 @@ def test_a_worker_that_dies_before_it_said_anything_was_ready(number):
     assert "exit code 0" in text
     assert ("at work on sample 3" in text) == (number == 3)
     assert "__main__" not in text
+
+
+def test_the_import_of_a_transform_is_no_sample(runtime, tmp_path):
+    (result,) = write(runtime, tmp_path, slow.SlowToLoad("a", 5), process_timeout=1.5)
+    assert isinstance(result, drt.CacheWriteSuccess), result
 
 
 def test_too_few_descriptors_for_a_process_are_said(tmp_path):

@@ -57,13 +57,13 @@ def run(connection: Any, hand: Any) -> None:
             pickled, transform = message.parts[0], None
             enter_directory(bytes(message.parts[1]))
             continue
-        hand.value = message.number
         try:
             if transform is None:
+                # Nothing in hand: what it imports takes no sample's time.
                 transform = load(pickled, "transform")
             _make(message, transform, hand, parent)
         except BaseException as error:  # noqa: BLE001 - the parent raises it
-            parent.send(FAILED, hand.value, encode(error))
+            parent.send(FAILED, max(hand.value, message.number), encode(error))
             break
         finally:
             hand.value = NOTHING
