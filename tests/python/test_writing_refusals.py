@@ -1,5 +1,6 @@
 """A bad sample fails its source with a message that says where and what, and leaves nothing."""
 
+import ctypes
 from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -198,3 +199,19 @@ def test_a_mapping_that_raises_is_the_sources_own_failure(runtime, tmp_path):
 
     error = refusal(runtime, tmp_path, [(b"", MappingProxyType(Broken(a=1)))])
     assert "disk gone" in error.message
+
+
+POINTERS = {
+    "strings of C": (ctypes.c_char_p * 2)(b"a", b"b"),
+    "wide strings": (ctypes.c_wchar_p * 1)("a"),
+    "void pointers": (ctypes.c_void_p * 1)(1),
+    "functions": (ctypes.CFUNCTYPE(None) * 1)(),
+    "a field": np.zeros(1, dtype=[("a", "i4"), ("b", "O")]),
+}
+
+
+@pytest.mark.parametrize("kind", POINTERS)
+def test_addresses_are_no_payload(runtime, tmp_path, kind):
+    error = refusal(runtime, tmp_path, [(memoryview(POINTERS[kind]), {})])
+    assert isinstance(error.exception, drt.InvalidInputError), error
+    assert "of pointers" in error.message

@@ -45,7 +45,7 @@ pub fn with_bytes<R>(
     if !buffer.is_c_contiguous() {
         return refused(" that is not C-contiguous");
     }
-    if buffer.format().to_bytes().iter().any(|code| matches!(code, b'O' | b'P' | b'&')) {
+    if holds_pointers(buffer.format().to_bytes()) {
         return refused(" of pointers");
     }
     let len = buffer.len_bytes();
@@ -57,6 +57,21 @@ pub fn with_bytes<R>(
     // Python code, and the interpreter lock is held, so Python cannot write them meanwhile.
     let bytes = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), len) };
     take(bytes)
+}
+
+/// Whether a format of the buffer protocol (PEP 3118) has items that are addresses: objects and
+/// pointers, strings of C, functions. `Zd` is a complex number; names of fields stand in colons.
+fn holds_pointers(format: &[u8]) -> bool {
+    let mut codes = format.iter().copied().peekable();
+    while let Some(code) = codes.next() {
+        match code {
+            b':' => while codes.next().is_some_and(|code| code != b':') {},
+            b'Z' if codes.next_if(|code| matches!(code, b'f' | b'd' | b'g')).is_some() => {}
+            b'O' | b'P' | b'&' | b'z' | b'Z' | b'X' => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 fn is_zero_dimensional(object: &Bound<'_, PyAny>) -> bool {
