@@ -300,7 +300,8 @@ def salvage_cache(
 
     Raises:
         TypeError: An argument has the wrong type.
-        InvalidInputError: `trust` is neither of the two, or a column `original_sample_id` exists.
+        InvalidInputError: `trust` is neither of the two, `into` lies inside the damaged cache, or a
+            column `original_sample_id` exists.
         NotFoundError: There is no cache at `path`, nor what is left of one.
         CorruptError: The manifest is lost and `trust` is `"manifest"`, or shards do not say how
             they belong together.
@@ -320,6 +321,11 @@ def salvage_cache(
     text, directory = to_cache_path(path, "path"), to_path(into, "into")
     if trust not in get_args(Trust):
         raise InvalidInputError(f"trust must be 'manifest' or 'structure', found {trust!r}")
+    damaged, target = Path(text).resolve(), Path(directory).resolve()
+    if damaged == target or damaged in target.parents:
+        raise InvalidInputError(
+            f"{directory} lies inside the damaged cache {text}; name a directory beside it"
+        )
     config = to_config(writer_config or WriterConfig(), WriterConfig, "writer_config")
     is_trusting = trust == "structure"
     found = json.loads(_native.examine_cache(text, is_trusting, True))

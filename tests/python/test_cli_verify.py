@@ -86,7 +86,7 @@ def test_the_lost_samples_are_those_that_cannot_be_read(runtime, tmp_path, layou
     (line,) = [line for line in found.lines if line.startswith("lost")]
     assert line.startswith(f"lost {len(lost)} samples: ")
     assert f"next dataset-rt repair {path} --dry-run says what they were" in found.lines
-    assert f"dataset-rt repair {path} --into DIR saves all others" in found.lines
+    assert f"dataset-rt repair {path} --into DIR --original-ids saves others" in found.lines
 
 
 def test_a_missing_shard_costs_its_samples_beside_those_of_damaged_blocks(runtime, tmp_path):

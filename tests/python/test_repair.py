@@ -246,8 +246,9 @@ def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path, monke
     line = next(line for line in text.splitlines() if "--into" in line)
     arguments = shlex.split(line.split("dataset-rt repair ")[1].removesuffix("saves all others"))
     # Into the person's own directory, not beside the damaged cache.
-    assert arguments == [str(cache), "--into", "salvaged"]
-    code, text = command(*arguments, "--original-ids", "--json")
+    assert arguments == [str(cache), "--into", "salvaged", "--original-ids"]
+    assert command(cache, "--into", cache / "shards")[0] == 1
+    code, text = command(*arguments, "--json")
     assert code == 0
     document = json.loads(text)
     assert drt.verify_cache(document["new_path"], level="deep")

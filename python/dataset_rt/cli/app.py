@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -117,6 +118,8 @@ def run() -> NoReturn:
         # What a terminal cannot show comes escaped, instead of ending the command.
         stream.reconfigure(errors="backslashreplace")
         setattr(sys, name, stream)
+    # Without the place in the library, which is nobody's fault.
+    warnings.showwarning = lambda message, *_: tell(str(message))
     try:
         # What `typer.Exit` says comes back.
         code = app(prog_name="dataset-rt", standalone_mode=False)

@@ -54,7 +54,10 @@ def what_is_kept(caches_dir: Path, name: str) -> str:
     except (DatasetRTError, OSError):
         kept = 0
     if kept == 0:
-        return "interrupted: no sample is kept yet, the same command begins anew"
+        return (
+            "interrupted: no sample is kept, since none had filled a shard (--max-shard-bytes); "
+            "the same command begins anew"
+        )
     return f"interrupted: {counted(kept, 'sample')} kept; the same command goes on behind them"
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from rich.console import RenderableType
 from rich.text import Text
 
+import dataset_rt
 from dataset_rt.cli.console import facts, heading, line, paragraph, styled, table, width
 from dataset_rt.cli.fitting import fitting
 from dataset_rt.cli.text import count, counted, cut, joined, path_text, ranges_text, value_text
@@ -24,7 +25,7 @@ _REASONS_SHOWN = 20
 _DISTINCT_MAX = 100
 """Values of a column that is summed up; more of them name samples rather than groups."""
 
-_VALUES_SHOWN = 8
+_VALUES_SHOWN = 24
 _SUMMED_UP_MAX = 6
 _STATE_STYLE = {"lost": "bold red", "restored": "green", "restorable": "yellow"}
 
@@ -162,6 +163,19 @@ def _summed_up(lost: pl.DataFrame) -> Iterator[tuple[str, str]]:
         yield cut(name, 24), _values(list(ordered.iter_rows()), lost.height - len(column))
 
 
+def has_original_ids(cache: Path) -> bool:
+    """Whether the samples of a salvaged cache tell which ones they were."""
+    return "original_sample_id" in dataset_rt.open_cache(cache).schema.names
+
+
+def is_marked_read_only(directory: Path) -> bool:
+    """Whether no mode bit lets anybody write into the directory."""
+    try:
+        return not directory.stat().st_mode & 0o222
+    except OSError:
+        return False
+
+
 def _values(counts: list[tuple[Any, int]], unknown: int) -> str:
     texts = [f"{value_text(value, 24)} ({count(number)})" for value, number in counts]
     shown = texts[:_VALUES_SHOWN]
@@ -176,7 +190,10 @@ def _next(report: Report) -> Iterator[str]:
     """Yield what to type next, the best first."""
     path, is_salvage = report.path, isinstance(report, SalvageReport)
     if isinstance(report, SalvageReport) and report.new_path is not None:
-        yield f"dataset-rt verify {shlex.quote(str(report.new_path))}"
+        new = shlex.quote(str(report.new_path))
+        yield f"dataset-rt verify {new}"
+        if has_original_ids(report.new_path):
+            yield f"dataset-rt diff {shlex.quote(str(path))} {new} --original-ids proves it"
         return
     if not report.files and not report.lost:
         if is_salvage:
@@ -184,11 +201,11 @@ def _next(report: Report) -> Iterator[str]:
         return
     restorable = [file.file for file in report.files if file.state == "restorable"]
     is_lost = any(file.state == "lost" for file in report.files)
-    if restorable:
+    if restorable and not is_marked_read_only(path):
         yield f"{repair_command(path)} restores {' and '.join(restorable)}"
     if is_lost and not is_salvage:
         what = "all others" if report.lost else "all samples"
-        yield f"{repair_command(path, '--into')} saves {what}"
+        yield f"{repair_command(path, '--into', '--original-ids')} saves {what}"
     elif restorable:
         always = repair_command(path, "--into", "--always")
         yield f"{always} makes a whole copy, where this one must stay as it is"

@@ -179,7 +179,7 @@ def _losses(outcome: _Outcome) -> list[RenderableType]:
         rows += [
             ("lost", styled(text, "bold red")),
             ("next", f"dataset-rt repair {path} --dry-run says what they were"),
-            ("", f"dataset-rt repair {path} --into DIR saves all others"),
+            ("", f"dataset-rt repair {path} --into DIR --original-ids saves others"),
         ]
     elif lost is not None:
         rows.append(("lost", "no sample"))

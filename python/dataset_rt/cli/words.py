@@ -6,7 +6,12 @@ _WORDS = (
     ('with trust="structure" (--unproven)', "with --unproven"),
     ("num_workers is ", "--workers is "),
     ("remove it or use from_cache_sources to reuse it", "choose another name, or remove it"),
+    ("repair_cache(dry_run=True)", "dataset-rt repair --dry-run"),
     ("repair_cache (dataset-rt repair)", "dataset-rt repair"),
+    (
+        "salvage_cache(always=True) (dataset-rt repair --into DIR --always)",
+        "dataset-rt repair --into DIR --always",
+    ),
     ("salvage_cache (dataset-rt repair --into)", "dataset-rt repair --into DIR"),
 )
 

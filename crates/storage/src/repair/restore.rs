@@ -72,8 +72,8 @@ pub fn restore(
             Kind::Unavailable,
             format!(
                 "{} is marked read-only, and nothing was written; make it writable to repair it in \
-                 place, or write a whole copy with salvage_cache(always=True) (dataset-rt repair \
-                 --into DIR --always)",
+                 place, or write what is right elsewhere with salvage_cache(always=True) (dataset-rt \
+                 repair --into DIR --always)",
                 path.display()
             ),
         ));
