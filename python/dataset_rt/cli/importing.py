@@ -56,7 +56,7 @@ def images(
     *,
     name: Name = None,
     extensions: Annotated[
-        str | None, typer.Option(help="Separated by commas; '*' takes every file.")
+        str | None, typer.Option(help="Separated by commas, '*' for all; else those of images.")
     ] = None,
     labels: Annotated[bool, typer.Option(help="Whether directories are labels.")] = True,
     compression: Compression = "none",
