@@ -1,5 +1,5 @@
 //! A whole cache in a directory: right digests around wrong bytes. It is opened, read in every
-//! way, mapped and by copying, and verified.
+//! way, mapped and by copying, verified, and salvaged.
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use dataset_rt_storage::format::index::IndexRecord;
 use dataset_rt_storage::format::manifest::{DIGESTS_FILE, MANIFEST_FILE, Manifest, SHARDS_DIR};
 use dataset_rt_storage::read::{Cache, Fetcher, OpenOptions};
+use dataset_rt_storage::repair::{Remains, Samples, Selection, Trust, examine};
 use dataset_rt_storage::store::IoMode;
 use dataset_rt_storage::{Error, Kind, Result};
 use dataset_rt_validator::{Level, verify_cache};
@@ -48,6 +49,7 @@ pub fn run(input: &[u8]) {
     }
     put(&path.join(MANIFEST_FILE), &text);
     check(path, base, &crafted.files);
+    check_remains(path);
     for name in crafted.files.keys() {
         fs::remove_file(path.join(name)).expect("a file written before");
     }
@@ -138,6 +140,9 @@ fn check(path: &Path, base: &Base, files: &Files) {
             let read = mapped.expect("a cache that obeys every rule can be opened");
             let payloads = read.payloads.iter().map(|payload| payload.as_deref());
             assert!(read.errors().is_empty(), "{:?}", read.errors());
+            let found =
+                examine(path, Trust::Manifest, true, &mut || Ok(())).expect("nothing fails");
+            assert!(found.files.is_empty() && found.lost.is_empty(), "{found:?}");
             if read.content == base.manifest.content_blake3 {
                 let expected = base.payloads.iter().map(|payload| Ok(payload.as_slice()));
                 assert!(payloads.eq(expected), "other payloads under the same content digest");
@@ -145,6 +150,26 @@ fn check(path: &Path, base: &Base, files: &Files) {
         }
         Ok(report) => assert!(report.first_error().is_some()),
         Err(error) => assert_ne!(error.kind(), Kind::Internal, "{error}"),
+    }
+}
+
+/// What is left of it, for repair and salvage: values that are valid, or typed errors.
+fn check_remains(path: &Path) {
+    for trust in [Trust::Manifest, Trust::Structure] {
+        let attend = &mut || Ok(());
+        let salvaged = examine(path, trust, true, attend).and_then(|found| {
+            let remains = Remains::open(path, trust, attend)?;
+            let survivors = Selection::Survivors { with_ids: true };
+            let mut samples = Samples::new(remains, survivors, found.lost)?;
+            let mut rows = 0;
+            while let Some(batch) = samples.next_batch(attend)? {
+                check_batch(&batch);
+                rows += batch.num_rows() as u64;
+            }
+            assert_eq!(rows + found.samples_lost, found.samples_total);
+            Ok(())
+        });
+        salvaged.map_err(typed).ok();
     }
 }
 
