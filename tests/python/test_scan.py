@@ -91,7 +91,7 @@ def test_metadata_queries_read_no_payload(runtime, tmp_path):
     assert scan.filter(N > 290).drop("payload").collect().height == 9
     assert scan.group_by("label").agg(N.sum()).collect().height == 7
     assert scan.filter(N > 1000).collect().height == 0, "no row survives, none is read"
-    with pytest.raises(drt.CorruptError, match="rebuild the cache"):
+    with pytest.raises(drt.CorruptError, match="dataset-rt repair"):
         scan.filter(N > 290).collect()
 
 
