@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataset_rt.errors import InvalidInputError
@@ -91,16 +91,34 @@ def to_paths(value: object, argument: str) -> list[str]:
         TypeError: `value` is neither.
         InvalidInputError: the sequence is empty.
     """
+    return path_list(value, argument, to_cache_path, "cache directory")
+
+
+def path_list(
+    value: object, argument: str, to_one: Callable[[object, str], str], what: str
+) -> list[str]:
+    """Return one path or a sequence of them as a list.
+
+    Args:
+        value: What was passed.
+        argument: Its name.
+        to_one: Checks one path.
+        what: What at least one must be named of.
+
+    Raises:
+        TypeError: `value` is neither.
+        InvalidInputError: The sequence is empty, or what `to_one` raises.
+    """
     if isinstance(value, (str, os.PathLike)):
-        return [to_cache_path(value, argument)]
+        return [to_one(value, argument)]
     # A mapping or a file would iterate too, but nobody means its keys or lines as paths.
     if not isinstance(value, Iterable) or isinstance(value, (bytes, dict)):
         raise TypeError(
             f"{argument} must be a path or a list of paths, found {type(value).__name__}"
         )
-    paths = [to_cache_path(path, f"{argument}[{i}]") for i, path in enumerate(value)]
+    paths = [to_one(path, f"{argument}[{i}]") for i, path in enumerate(value)]
     if not paths:
-        raise InvalidInputError(f"{argument} is empty: pass at least one cache directory")
+        raise InvalidInputError(f"{argument} is empty: pass at least one {what}")
     return paths
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 import dataset_rt
 from dataset_rt.cli.console import facts, heading, line, paragraph, styled, table, width
+from dataset_rt.cli.diff import ORIGINAL_IDS
 from dataset_rt.cli.fitting import fitting
 from dataset_rt.cli.text import count, counted, cut, joined, path_text, ranges_text, value_text
 from dataset_rt.repair import DamagedFile, RepairReport, SalvageReport
@@ -165,7 +166,7 @@ def _summed_up(lost: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 def has_original_ids(cache: Path) -> bool:
     """Whether the samples of a salvaged cache tell which ones they were."""
-    return "original_sample_id" in dataset_rt.open_cache(cache).schema.names
+    return ORIGINAL_IDS in dataset_rt.open_cache(cache).schema.names
 
 
 def is_marked_read_only(directory: Path) -> bool:

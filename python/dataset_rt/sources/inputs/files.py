@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import IO, Any, Literal, NamedTuple, cast
 
-from dataset_rt.arguments import to_path
+from dataset_rt.arguments import path_list, to_path
 from dataset_rt.errors import InvalidInputError, NotFoundError
 
 # Of the rules by which fingerprints are made: a change of what importers store changes it.
@@ -118,16 +118,7 @@ def to_patterns(paths: object, argument: str = "paths") -> list[str]:
         TypeError: Something is no path.
         InvalidInputError: The list is empty.
     """
-    if isinstance(paths, (str, os.PathLike)):
-        return [to_path(paths, argument)]
-    if not isinstance(paths, Iterable) or isinstance(paths, (bytes, dict)):
-        raise TypeError(
-            f"{argument} must be a path or a list of paths, found {type(paths).__name__}"
-        )
-    patterns = [to_path(path, f"{argument}[{i}]") for i, path in enumerate(paths)]
-    if not patterns:
-        raise InvalidInputError(f"{argument} is empty: pass at least one file")
-    return patterns
+    return path_list(paths, argument, to_path, "file")
 
 
 def list_files(patterns: Iterable[str], suffixes: tuple[str, ...]) -> list[InputFile]:
