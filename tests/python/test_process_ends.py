@@ -30,6 +30,16 @@ def write(sources, **options):
 def tell(path):
     open(path, "w").close()
     time.sleep(60)
+
+class Finaliser:
+    def __init__(self, path):
+        self.path = path
+
+    def __del__(self):
+        tell(self.path)
+
+def finalise(path):
+    Finaliser(path)
 """
 WAYS = {
     "in a transform": 'write([Numbers("a", 600, At(450, tell, sys.argv[2])), Numbers("b", 9)])',
@@ -105,9 +115,11 @@ def test_an_interrupt_of_the_whole_group_ends_it_quietly_and_resumes(runtime, tm
     assert directory_digest(tmp_path / "n") == directory_digest(tmp_path / "1")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, "in a finaliser"])
 def test_processes_end_with_a_parent_that_is_killed(runtime, tmp_path, way):
-    script = f'if __name__ == "__main__":\n    {WAYS[way]}\n'
+    # What a signal raises in a finaliser is lost.
+    begin, way = ("finalise", "in sources") if way == "in a finaliser" else ("tell", way)
+    script = f'if __name__ == "__main__":\n    {WAYS[way].replace("tell", begin)}\n'
     process = start(tmp_path, script, tmp_path / "n", tmp_path / "begun")
     try:
         wait_until((tmp_path / "begun").exists)

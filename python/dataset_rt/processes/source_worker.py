@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,7 @@ ENDED: Final = 5
 """An exception that ends the whole call, encoded."""
 
 _SECONDS_TO_END = 2.0
+_SECONDS_TO_ASK_AGAIN = 0.01
 
 
 class Job(NamedTuple):
@@ -68,6 +70,7 @@ def run(connection: Any, hand: Any) -> None:
         hand: Shared memory, where the parent sees which sample is being made.
     """
     signal.signal(signal.SIGTERM, _end_cleanly)
+    sys.unraisablehook = _ask_again
     leave_interrupts_to_parent()
     parent = Parent(connection, _end_soon)
     _LOGGER.addHandler(_ToParent(parent))
@@ -83,9 +86,25 @@ def _end_cleanly(_number: int, _frame: object) -> None:
     raise AskedToEnd(0)
 
 
+def _ask_main_thread() -> None:
+    """Interrupt what it waits for: a signal to the process may wake another thread instead."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def _ask_again(lost: Any) -> None:
+    """Ask once more where the exception met code that nothing can leave, such as a finaliser."""
+    if lost.exc_type is not AskedToEnd:
+        sys.__unraisablehook__(lost)
+        return
+    # Not at once: it would be raised in here, and lost again.
+    again = threading.Timer(_SECONDS_TO_ASK_AGAIN, _ask_main_thread)
+    again.daemon = True
+    again.start()
+
+
 def _end_soon() -> None:
     """Nobody waits any more: clean up if that is possible, but end."""
-    os.kill(os.getpid(), signal.SIGTERM)
+    _ask_main_thread()
     timer = threading.Timer(_SECONDS_TO_END, os._exit, (1,))
     timer.daemon = True
     timer.start()
