@@ -14,7 +14,6 @@ payload_kind.py  what payloads look like
 console.py, fitting.py, findings.py, losses.py, progress.py, bars.py
                  how things are drawn
 words.py         messages of the library in terms of options
-text.py          values as safe text and as JSON
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from dataset_rt.cli.console import heading, line, paragraph, show, show_json, st
 from dataset_rt.cli.options import JsonOption, given_path, require_column
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.progress import counting, reading
-from dataset_rt.cli.text import (
+from dataset_rt.errors import CorruptError
+from dataset_rt.text import (
     count,
     counted,
     cut,
@@ -24,7 +25,6 @@ from dataset_rt.cli.text import (
     size,
     value_text,
 )
-from dataset_rt.errors import CorruptError
 
 if TYPE_CHECKING:
     from dataset_rt.cli.comparison import Comparison

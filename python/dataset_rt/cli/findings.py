@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from dataset_rt.cli.console import styled, table
-from dataset_rt.cli.text import cut, safe
+from dataset_rt.text import cut, safe
 from dataset_rt.verification import Finding
 
 # In the words of someone who never read the format; docs/format/v0.md has the rules.

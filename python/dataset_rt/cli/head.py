@@ -16,9 +16,9 @@ from dataset_rt.cli.fitting import Columns, fitting
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.rows import rows_of
-from dataset_rt.cli.text import count, cut, path_text, safe, size, value_text
 from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import DatasetRTError
+from dataset_rt.text import count, cut, path_text, safe, size, value_text
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dataset_rt.cli.caches import anatomy_of
-from dataset_rt.cli.text import safe
 from dataset_rt.errors import DatasetRTError
+from dataset_rt.text import safe
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache

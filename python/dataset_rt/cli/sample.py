@@ -11,8 +11,8 @@ from rich.text import Text
 from dataset_rt.cli.console import bar, line, show, show_json, styled, table
 from dataset_rt.cli.options import CachesArgument, JsonOption, complete_columns, require_column
 from dataset_rt.cli.progress import counting
-from dataset_rt.cli.text import count, counted, path_text, share, value_text
 from dataset_rt.errors import InvalidInputError
+from dataset_rt.text import count, counted, path_text, share, value_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ from dataset_rt.cli.lengths import Lengths, lengths_of
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.progress import counting
 from dataset_rt.cli.rows import batches_of
-from dataset_rt.cli.text import count, counted, cut, path_text, share, size, value_text
+from dataset_rt.text import count, counted, cut, path_text, share, size, value_text
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache

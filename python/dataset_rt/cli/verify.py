@@ -25,9 +25,9 @@ from dataset_rt.cli.console import facts, line, show, show_json, styled
 from dataset_rt.cli.findings import findings_table
 from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.progress import reading
-from dataset_rt.cli.text import count, counted, joined, path_text, ranges_text, seconds, size
 from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import DatasetRTError, NotFoundError
+from dataset_rt.text import count, counted, joined, path_text, ranges_text, seconds, size
 from dataset_rt.verification import VerificationLevel, VerificationReport, verify_cache
 
 if TYPE_CHECKING:
