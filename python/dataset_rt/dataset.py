@@ -527,6 +527,12 @@ class CachedDataset(TorchFaces):
         """Return `copy.copy(self)`: files, table and threads never change."""
         return self.__copy__()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: rows, order, weights, columns; bounded in cost, never raises."""
+        from dataset_rt.cards.dataset import dataset_card  # noqa: PLC0415 - notebooks only
+
+        return dataset_card(self)
+
     def __repr__(self) -> str:
         """Length, epoch, caches and the settings that touch the order."""
         config = self._reader_config
