@@ -7,6 +7,7 @@
     cache.py         Cache
     verification.py  VerificationReport
     writing.py       what became of sources
+    progress.py      the bar while they are written
 
 A card reads manifests, sizes of files and columns of weights; never a payload, and nothing is
 verified. What it costs is bounded, and said where it is.
