@@ -16,6 +16,7 @@ torch_faces/     loaders and streams for PyTorch
 launcher.py      which rank this process is
 arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
+inspection/      what commands and reports ask of a cache, damaged ones too
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
 repair.py        repair_cache, salvage_cache: what is left of a damaged cache

@@ -7,7 +7,7 @@ pytest.importorskip("typer", reason="the command line needs the extra `cli`")
 from cli_tools import Terminal, call
 from conftest import put, written
 
-from dataset_rt.cli.payload_kind import payload_kind
+from dataset_rt.inspection.payload_kind import payload_kind
 from dataset_rt.progress import cells
 from dataset_rt.text import cut, json_value, ranges_text, safe, size, value_text
 
