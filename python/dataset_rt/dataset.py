@@ -25,6 +25,7 @@ from dataset_rt.torch_faces.methods import TorchFaces
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
     from dataset_rt.config import ReaderConfig
+    from dataset_rt.plotting import DatasetPlots
     from dataset_rt.runtime import DatasetRuntime
 
 _U64_MAX = 2**64 - 1
@@ -490,6 +491,16 @@ class CachedDataset(TorchFaces):
         It depends on the position alone, so augmentations survive another number of workers.
         """
         return self._native.position_seed(to_count(k, "position k", minimum=0))
+
+    @property
+    def plot(self) -> DatasetPlots:
+        """Altair charts: `weights()`, `class_balance(column)`, `payload_sizes()`, `draws(column)`.
+
+        They need `pip install 'dataset-rt[plot]'`.
+        """
+        from dataset_rt.plotting import DatasetPlots  # noqa: PLC0415 - imported when used
+
+        return DatasetPlots(self)
 
     @property
     def cache_paths(self) -> tuple[Path, ...]:
