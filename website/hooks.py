@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCED = re.compile(r"(^[ ]*(`{3,}|~{3,}).*?^[ ]*\2[ ]*$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+LONG_CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>\n]{25,}(?=</code>)")
+MARKS = re.compile(r"::|[_/.,=]+")
 # Pages that have a place in the navigation.
 NAMES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
@@ -88,6 +90,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     for number in range(0, len(parts), 3):
         parts[number] = _lists_apart(LINK.sub(turned, parts[number]))
     return "".join(part for number, part in enumerate(parts) if number % 3 != 2)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Let long names break behind their marks: without, they make columns of tables too wide."""
+    return LONG_CODE.sub(lambda code: MARKS.sub(r"\g<0><wbr>", code[0]), html)
 
 
 _SOURCE_OF: dict[str, str] = {}
