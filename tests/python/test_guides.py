@@ -15,12 +15,14 @@ PAGES = [
     "docs/guides/hard-examples.md",
     "docs/guides/subsets.md",
     "docs/guides/resume.md",
+    "docs/guides/clusters.md",
+    "docs/guides/records.md",
 ]
 FENCED = re.compile(r"^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 IMPORTED = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 FILE = re.compile(r"^\s*# (\w+\.py)\n")
 # Not everybody who runs the tests has them.
-OPTIONAL = {"torch", "webdataset", "datasets", "google"}
+OPTIONAL = {"datasets", "google", "lmdb", "msgpack", "safetensors", "torch", "webdataset"}
 
 
 def is_missing(library):
