@@ -25,6 +25,12 @@ class CacheWriteSuccess(NamedTuple):
     status: Literal["written", "reused", "resumed"]
     samples_reused: int = 0
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import result_card  # noqa: PLC0415 - notebooks only
+
+        return result_card(self)
+
 
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
@@ -43,6 +49,12 @@ class CacheWriteError(NamedTuple):
     message: str
     exception: BaseException | None = None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import result_card  # noqa: PLC0415 - notebooks only
+
+        return result_card(self)
+
 
 CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """The outcome of one source."""
@@ -59,6 +71,12 @@ class CacheSourcesDatasetSuccess(NamedTuple):
     dataset: CachedDataset
     results: list[CacheWriteResult]
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import loaded_card  # noqa: PLC0415 - notebooks only
+
+        return loaded_card(self)
+
 
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
@@ -70,6 +88,12 @@ class CacheSourcesDatasetError(NamedTuple):
 
     results: list[CacheWriteResult]
     message: str
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import failed_card  # noqa: PLC0415 - notebooks only
+
+        return failed_card(self)
 
 
 CacheSourcesDatasetResult: TypeAlias = CacheSourcesDatasetSuccess | CacheSourcesDatasetError
