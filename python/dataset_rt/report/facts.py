@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dataset_rt.inspection.caches import Anatomy
@@ -193,20 +193,20 @@ class CacheFacts:
         integrity: What a verification found.
         columns: Statistics and distributions.
         lengths: Payload sizes.
+        sizes: Payload sizes in detail.
         kinds: What payloads look like.
         draws: Weights and drawn shares.
         samples: Some samples.
-        options: Options of the command line that make this report.
     """
 
     anatomy: Anatomy
     integrity: Integrity
     columns: ColumnsFacts | Missing
     lengths: Lengths | Missing
+    sizes: Histogram | None
     kinds: Kinds | Missing
     draws: DrawFacts | Missing
     samples: list[SampleFacts] | Missing
-    options: list[str] = field(default_factory=list)
 
     @property
     def manifest(self) -> dict[str, Any]:

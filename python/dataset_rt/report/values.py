@@ -5,6 +5,7 @@ Polars panics over instants that Python's dates cannot hold, and a cache may hav
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ from dataset_rt.text import value_text
 TEXT_CELLS_MAX = 80
 """Characters of one value."""
 
+_BINARY_BYTES = 12
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_SECONDS = 86_400
@@ -35,19 +37,21 @@ def text_of(value: Any, dtype: pl.DataType, cells_max: int = TEXT_CELLS_MAX) -> 
         return _moment(int(value), dtype)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
+    if isinstance(value, (int, float)):
         return number_text(value)
-    if isinstance(value, float):
-        return number_text(value)
-    if value == "":
-        return "(empty text)"
-    return value_text(value, cells_max)
+    if isinstance(value, bytes):
+        more = "..." if len(value) > _BINARY_BYTES else ""
+        return f"0x{value[:_BINARY_BYTES].hex()}{more}" if value else "(empty)"
+    return value_text(value, cells_max) if value else "(empty)"
 
 
 def number_text(value: float) -> str:
     """Return six digits of a float, and every digit of an integer, from 10,000 with commas."""
     if isinstance(value, int):
+        # Years, ids and the like are read as they are.
         return str(value) if abs(value) < 10_000 else f"{value:,}"
+    if math.isnan(value):
+        return "NaN"
     if value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}" if value else "0"
     return f"{value:,.1f}" if 1e4 <= abs(value) < 1e9 else f"{value:.6g}"
