@@ -12,7 +12,6 @@ comparison.py    what `diff` finds in two caches, in bounded memory; what others
                  in dataset_rt/inspection
 console.py, fitting.py, findings.py, losses.py, progress.py, bars.py
                  how things are drawn
-words.py         messages of the library in terms of options
 """
 
 from __future__ import annotations

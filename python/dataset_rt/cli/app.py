@@ -32,7 +32,7 @@ from dataset_rt.cli.sample import sample
 from dataset_rt.cli.stats import stats
 from dataset_rt.cli.unfinished import unfinished
 from dataset_rt.cli.verify import verify
-from dataset_rt.cli.words import in_words_of_options
+from dataset_rt.inspection.words import in_words_of_options
 
 _DEBUG = "DATASET_RT_DEBUG"
 

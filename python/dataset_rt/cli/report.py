@@ -21,7 +21,6 @@ from dataset_rt.cli.options import (
     require_column,
 )
 from dataset_rt.cli.progress import reading
-from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import ConflictError, NotFoundError
 from dataset_rt.inspection.caches import anatomy_of, hint
 from dataset_rt.text import path_text, size
@@ -169,7 +168,7 @@ def _document(cache: Path, made: WrittenReport) -> dict[str, Any]:
         "ok": made.ok,
         "level": made.verification.level,
         "findings": [asdict(finding) for finding in made.verification.findings],
-        "troubles": list(map(in_words_of_options, made.troubles)),
+        "troubles": list(made.troubles),
     }
 
 
@@ -179,10 +178,7 @@ def _drawn(made: WrittenReport) -> list[RenderableType]:
         line("written ", (path_text(made.path), "bold"), f"  {size(made.size_bytes)}"),
         line("cache: ", verdict, f" (level {made.verification.level})"),
     ]
-    parts += [
-        paragraph(in_words_of_options(trouble), "red")
-        for trouble in made.troubles[:_TROUBLES_SHOWN]
-    ]
+    parts += [paragraph(trouble, "red") for trouble in made.troubles[:_TROUBLES_SHOWN]]
     if len(made.troubles) > _TROUBLES_SHOWN:
         parts.append(line((f"  and {len(made.troubles) - _TROUBLES_SHOWN} more: --json", "dim")))
     return parts

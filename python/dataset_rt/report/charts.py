@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined, note
+from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined
 from dataset_rt.inspection.column_stats import DISTINCT_MAX
 from dataset_rt.report.facts import ClassShare, ColumnFacts, Histogram, PayloadFacts, SampleFacts
 from dataset_rt.text import count, counted, share, size
@@ -70,14 +70,16 @@ def histogram_chart(found: Histogram, noun: str) -> Markup:
         outliers.append(f"{counted(found.below, noun)} below")
     if found.above:
         outliers.append(f"{counted(found.above, noun)} above")
-    return joined(drawn, note(f"and {' and '.join(outliers)}")) if outliers else drawn
+    return (
+        drawn if not outliers else joined(drawn, _remark(f"and, far off, {' and '.join(outliers)}"))
+    )
 
 
 def _top(column: ColumnFacts) -> Markup:
     # Shares of all rows: what is drawn are not all values.
     drawn = bars(
         [(content(value, _BAR_VALUE_CELLS), number) for value, number in column.top],
-        form=lambda number: f"{count(int(number))}\u2002{share(number / column.rows)}",
+        form=lambda number: f"{count(int(number))} \u00b7 {share(number / column.rows)}",
         is_share_shown=False,
     )
     rest = column.values - sum(number for _, number in column.top)
@@ -85,7 +87,11 @@ def _top(column: ColumnFacts) -> Markup:
         return drawn
     others = (column.distinct or 0) - len(column.top)
     text = f"and {counted(others, 'other')}: {counted(rest, 'row')}, {share(rest / column.rows)}"
-    return joined(drawn, element("div", {"class": "drt-key"}, text))
+    return joined(drawn, _remark(text))
+
+
+def _remark(text: str) -> Markup:
+    return element("div", {"class": "drt-key"}, text)
 
 
 def shares_table(column: str, shares: list[ClassShare]) -> Markup:

@@ -28,6 +28,7 @@ from dataset_rt.report.facts import (
 )
 from dataset_rt.report.histograms import histogram_of
 from dataset_rt.report.samples import chosen, samples_of
+from dataset_rt.report.values import in_words
 from dataset_rt.text import size
 from dataset_rt.verification import VerificationLevel
 
@@ -92,7 +93,7 @@ def _tried(collect: Callable[[], _T]) -> _T | Missing:
         # Of an option: the caller can mend it.
         raise
     except (DatasetRTError, OSError) as error:
-        return Missing(str(error))
+        return Missing(in_words(error))
 
 
 def _require_columns(options: ReportOptions, known: list[str]) -> None:

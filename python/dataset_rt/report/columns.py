@@ -14,7 +14,7 @@ from dataset_rt.inspection.column_stats import ColumnStats
 from dataset_rt.inspection.survivors import Readable
 from dataset_rt.report.facts import ColumnFacts, ColumnsFacts, Histogram
 from dataset_rt.report.histograms import histogram_of
-from dataset_rt.report.values import number_text, text_of
+from dataset_rt.report.values import edge_text, number_text, text_of
 
 COLUMNS_MAX = 120
 """Columns of a report unless some are named: more make a page that nobody looks through."""
@@ -127,7 +127,7 @@ def _histogram(side: Readable, reading: _Reading) -> Histogram | None:
     counts, name = reading.stats.counts, reading.stats.name
 
     def form(edge: Any) -> str:
-        return text_of(edge, reading.dtype)
+        return edge_text(edge, reading.dtype, reading.stats.max - reading.stats.min)
 
     if counts is not None:
         return histogram_of(lambda: [counts], counts.height, form)

@@ -9,6 +9,7 @@ from dataset_rt.inspection.caches import Anatomy
 from dataset_rt.inspection.integrity import Integrity
 from dataset_rt.inspection.kinds import Kinds
 from dataset_rt.inspection.lengths import Lengths
+from dataset_rt.report.values import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class CacheFacts:
     def troubles(self) -> list[str]:
         """Return what is wrong with the cache, one sentence each; none if nothing was found."""
         parts = (self.columns, self.lengths, self.kinds, self.draws, self.samples)
-        found = [str(finding) for finding in self.integrity.report.findings]
+        found = [in_words(str(finding)) for finding in self.integrity.report.findings]
         found += [part.reason for part in parts if isinstance(part, Missing)]
         if isinstance(self.samples, list):
             found += [

@@ -15,7 +15,7 @@ from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.inspection.survivors import Readable
 from dataset_rt.report.facts import PayloadFacts, SampleFacts
 from dataset_rt.report.images import MIME, picture_of
-from dataset_rt.report.values import text_of
+from dataset_rt.report.values import in_words, text_of
 
 _FIELDS_MAX = 24
 """Columns shown of a sample."""
@@ -93,7 +93,7 @@ def _read_at(cache: Cache, ids: list[int]) -> Iterator[memoryview | PayloadFacts
             payload = memoryview(cache.payload(sample))
         except DatasetRTError as error:
             # What it goes on to advise is said once, of the whole cache.
-            yield PayloadFacts(note=str(error).partition(": ")[0])
+            yield PayloadFacts(note=in_words(error).partition(": ")[0])
         else:
             yield payload
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
-from dataset_rt.html import Markup, badge, content, element, facts, table
+from dataset_rt.html import Markup, badge, content, element, facts
 from dataset_rt.inspection.integrity import CHECKED, MEANING, Integrity
 from dataset_rt.report.frame import section
+from dataset_rt.report.values import in_words
 from dataset_rt.text import count, counted, size
+from dataset_rt.verification import Finding
 
 _FINDINGS_SHOWN = 40
 _PLACE_CELLS_MAX = 120
-_VALUE_CELLS_MAX = 160
+_VALUES_CELLS_MAX = 400
 _ADVICE_CELLS_MAX = 600
 
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _WORDS = {
     "quick": "structure ok, payloads not read",
     "full": "every byte verified",
@@ -41,26 +40,28 @@ def integrity_section(integrity: Integrity) -> Markup:
         kind = "warn" if report.level == "quick" else "ok"
         return section("Integrity", f"{checked}; nothing was found wrong.", kind=kind)
     number = counted(len(report.findings), "finding")
-    rows = [
-        (
-            badge("bad", finding.rule),
-            content(f"{finding.file} {finding.place}".strip(), _PLACE_CELLS_MAX),
-            MEANING.get(finding.rule, "breaks the format"),
-            _value(finding.expected),
-            _value(finding.found),
-        )
-        for finding in report.findings[:_FINDINGS_SHOWN]
-    ]
-    parts = [table(["rule", "file", "what", "expected", "found"], rows)]
-    rest = len(report.findings) - len(rows)
+    shown = report.findings[:_FINDINGS_SHOWN]
+    parts = [element("div", {"class": "findings"}, *map(_finding, shown))]
+    rest = len(report.findings) - len(shown)
     if rest > 0:
         text = f"and {count(rest)} more findings: dataset-rt verify --json has all"
         parts.append(element("div", {"class": "drt-key"}, text))
     parts.append(
-        facts((name, content(text, _ADVICE_CELLS_MAX)) for name, text in integrity.advice())
+        facts(
+            (name, content(in_words(text), _ADVICE_CELLS_MAX)) for name, text in integrity.advice()
+        )
     )
     return section("Integrity: damaged", f"{checked}; {number}.", *parts, kind="bad")
 
 
-def _value(text: str) -> Markup:
-    return content(_DIGEST.sub(r"\1...", text), _VALUE_CELLS_MAX)
+def _finding(finding: Finding) -> Markup:
+    place = f"{finding.file} {finding.place}".strip()
+    values = f"expected {in_words(finding.expected)}, found {in_words(finding.found)}"
+    return element(
+        "div",
+        {},
+        badge("bad", finding.rule),
+        element("b", {}, content(place, _PLACE_CELLS_MAX)),
+        element("span", {}, MEANING.get(finding.rule, "breaks the format")),
+        element("div", {"class": "drt-key"}, content(values, _VALUES_CELLS_MAX)),
+    )

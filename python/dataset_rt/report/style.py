@@ -48,7 +48,7 @@ break-inside:avoid;display:flex;flex-direction:column;gap:8px}
 .column .drt-bars th{max-width:11em}
 .column .drt-bars-cell{min-width:3em}
 .column .drt-histogram{height:72px}
-.samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,150px),1fr));gap:14px}
+.samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,170px),1fr));gap:14px}
 .samples.wide{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}
 .sample{border:1px solid var(--edge);border-radius:8px;overflow:hidden;min-width:0;
 break-inside:avoid;display:flex;flex-direction:column}
@@ -81,6 +81,8 @@ background:var(--drt-second)}
 vertical-align:-1px}
 .keys i.stored{background:var(--rows)}.keys i.drawn{background:var(--drt-first)}
 .keys i.tick{width:2px;height:13px;background:var(--drt-second);border-radius:0}
+.findings>div{display:flex;flex-wrap:wrap;gap:2px 10px;align-items:baseline;padding:4px 0}
+.findings .drt-key{width:100%}
 .command{display:block;background:var(--soft);border-radius:6px;padding:8px 12px;font-size:12px;
 overflow-wrap:anywhere;white-space:pre-wrap}
 footer{font-size:12px}
@@ -92,7 +94,10 @@ footer>*+*{margin-top:6px}
 .samples{grid-template-columns:repeat(2,minmax(0,1fr))}
 .samples.wide{grid-template-columns:minmax(0,1fr)}
 .report .drt-bars th,.report .shares th[scope=row]{max-width:8.5em}
-.shares .track{min-width:4em}
+.report .shares tr{display:grid;grid-template-columns:minmax(0,1fr) repeat(4,4.2em);padding:4px 0}
+.report .shares td,.report .shares th{padding:0}
+.shares .track{grid-column:1/-1;order:9}
+.shares thead th:nth-child(3){display:none}
 .report .drt-facts th{padding-right:.8em}
 }
 @media print{
