@@ -55,7 +55,7 @@ def draws_of(
         shares, others = _shares(table, drawn, column)
     weights = "all equal"
     if balance:
-        weights = f"every value of {balance} together as much as any other"
+        weights = f"balanced by {balance}"
     elif weight_by:
         weights = f"from {weight_by}"
     return DrawFacts(

@@ -18,6 +18,7 @@ from dataset_rt.text import count, counted, share, size
 _NAME_CELLS_MAX = 60
 _EDGE_CELLS_MAX = 28
 _COLUMNS_LISTED = 200
+_TABLE_FIRST_MAX = 24
 _KINDS_SHOWN = 12
 
 
@@ -104,10 +105,12 @@ def columns_sections(found: CacheFacts) -> list[Markup]:
     ]
     headings = ["column", "type", ">nulls", ">distinct", ">min", ">mean", ">max"]
     cards = element("div", {"class": "grid"}, *map(column_card, columns))
-    return [
+    parts = [
         section("Columns", f"{said}.", table(headings, rows, rows_max=_COLUMNS_LISTED), kind=kind),
         section("Distributions", "", cards),
     ]
+    # A long table would stand between the reader and the charts, which name types and nulls, too.
+    return parts if len(columns) <= _TABLE_FIRST_MAX else parts[::-1]
 
 
 def _nulls(column: ColumnFacts) -> str:

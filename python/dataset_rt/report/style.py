@@ -48,7 +48,7 @@ break-inside:avoid;display:flex;flex-direction:column;gap:8px}
 .column .drt-bars th{max-width:11em}
 .column .drt-bars-cell{min-width:3em}
 .column .drt-histogram{height:72px}
-.samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,170px),1fr));gap:14px}
+.samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,155px),1fr));gap:14px}
 .samples.wide{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}
 .sample{border:1px solid var(--edge);border-radius:8px;overflow:hidden;min-width:0;
 break-inside:avoid;display:flex;flex-direction:column}
@@ -83,6 +83,7 @@ vertical-align:-1px}
 .keys i.tick{width:2px;height:13px;background:var(--drt-second);border-radius:0}
 .findings>div{display:flex;flex-wrap:wrap;gap:2px 10px;align-items:baseline;padding:4px 0}
 .findings .drt-key{width:100%}
+.panel>h3{margin-top:18px}
 .command{display:block;background:var(--soft);border-radius:6px;padding:8px 12px;font-size:12px;
 overflow-wrap:anywhere;white-space:pre-wrap}
 footer{font-size:12px}
