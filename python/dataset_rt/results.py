@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from dataset_rt.field_docs import with_field_docs
+
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
 
 
+@with_field_docs
 class CacheWriteSuccess(NamedTuple):
     """The cache of one source stands complete on disk.
 
@@ -26,6 +29,7 @@ class CacheWriteSuccess(NamedTuple):
     samples_reused: int = 0
 
 
+@with_field_docs
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
 
@@ -48,6 +52,7 @@ CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """The outcome of one source."""
 
 
+@with_field_docs
 class CacheSourcesDatasetSuccess(NamedTuple):
     """At least one source has a cache, and the loaded caches form one dataset.
 
@@ -60,6 +65,7 @@ class CacheSourcesDatasetSuccess(NamedTuple):
     results: list[CacheWriteResult]
 
 
+@with_field_docs
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
 
