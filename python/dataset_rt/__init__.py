@@ -44,9 +44,14 @@ torch_faces/     loaders and streams for PyTorch
 launcher.py      which rank this process is
 arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
+inspection/      what commands and reports ask of a cache, damaged ones too
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
 repair.py        repair_cache, salvage_cache: what is left of a damaged cache
+plotting/        dataset.plot: charts
+cards/           what a notebook shows of these objects
+html/            tables, bars and histograms for notebooks and reports
+text.py          values as safe text and as JSON, for terminals and HTML
 errors.py        what is raised, and what to do about it
 """
 

@@ -128,6 +128,12 @@ class Cache:
             )
         return pa.py_buffer(self._native.payload(row))
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: sizes, columns, missing files; never raises."""
+        from dataset_rt.cards.cache import cache_card  # noqa: PLC0415 - notebooks only
+
+        return cache_card(self)
+
     def __repr__(self) -> str:
         """Path, size and identity."""
         return (

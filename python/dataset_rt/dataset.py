@@ -26,6 +26,7 @@ from dataset_rt.torch_faces.methods import TorchFaces
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
     from dataset_rt.config import ReaderConfig
+    from dataset_rt.plotting import DatasetPlots
     from dataset_rt.runtime import DatasetRuntime
 
 _U64_MAX = 2**64 - 1
@@ -458,6 +459,16 @@ class CachedDataset(TorchFaces, Saving):
         return self._native.position_seed(to_count(k, "position k", minimum=0))
 
     @property
+    def plot(self) -> DatasetPlots:
+        """Altair charts: `weights()`, `class_balance(column)`, `payload_sizes()`, `draws(column)`.
+
+        They need `pip install 'dataset-rt[plot]'`.
+        """
+        from dataset_rt.plotting import DatasetPlots  # noqa: PLC0415 - imported when used
+
+        return DatasetPlots(self)
+
+    @property
     def cache_paths(self) -> tuple[Path, ...]:
         """The cache directories, in the order given."""
         return tuple(Path(path) for path in self._native.cache_paths)
@@ -492,6 +503,12 @@ class CachedDataset(TorchFaces, Saving):
     def __deepcopy__(self, memo: dict[int, object]) -> CachedDataset:
         """Return `copy.copy(self)`: files, table and threads never change."""
         return self.__copy__()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: rows, order, weights, columns; bounded in cost, never raises."""
+        from dataset_rt.cards.dataset import dataset_card  # noqa: PLC0415 - notebooks only
+
+        return dataset_card(self)
 
     def __repr__(self) -> str:
         """Length, epoch, caches and the settings that touch the order."""

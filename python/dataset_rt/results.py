@@ -28,6 +28,12 @@ class CacheWriteSuccess(NamedTuple):
     status: Literal["written", "reused", "resumed"]
     samples_reused: int = 0
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import result_card  # noqa: PLC0415 - notebooks only
+
+        return result_card(self)
+
 
 @with_field_docs
 class CacheWriteError(NamedTuple):
@@ -47,6 +53,12 @@ class CacheWriteError(NamedTuple):
     message: str
     exception: BaseException | None = None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import result_card  # noqa: PLC0415 - notebooks only
+
+        return result_card(self)
+
 
 CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """The outcome of one source."""
@@ -64,6 +76,12 @@ class CacheSourcesDatasetSuccess(NamedTuple):
     dataset: CachedDataset
     results: list[CacheWriteResult]
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import loaded_card  # noqa: PLC0415 - notebooks only
+
+        return loaded_card(self)
+
 
 @with_field_docs
 class CacheSourcesDatasetError(NamedTuple):
@@ -76,6 +94,12 @@ class CacheSourcesDatasetError(NamedTuple):
 
     results: list[CacheWriteResult]
     message: str
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import failed_card  # noqa: PLC0415 - notebooks only
+
+        return failed_card(self)
 
 
 CacheSourcesDatasetResult: TypeAlias = CacheSourcesDatasetSuccess | CacheSourcesDatasetError

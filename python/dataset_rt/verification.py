@@ -77,6 +77,12 @@ class VerificationReport:
         )
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, and every finding."""
+        from dataset_rt.cards.verification import report_card  # noqa: PLC0415 - notebooks only
+
+        return report_card(self)
+
     def to_json(self) -> str:
         """Return the report as JSON text with the same field names."""
         return json.dumps(asdict(self) | {"path": str(self.path)}, ensure_ascii=False, indent=2)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dataset_rt.cli.caches import anatomy_of
-from dataset_rt.cli.text import safe
 from dataset_rt.errors import DatasetRTError
+from dataset_rt.inspection.caches import anatomy_of
+from dataset_rt.text import safe
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
+
+
+Sampling = Literal["multinomial", "permutation", "weighted_without_replacement"]
 
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
