@@ -53,7 +53,8 @@ def _give_constructor(cls: griffe.Class) -> None:
     bases = {str(base) for base in cls.bases}
     own = cls.members.get("__init__")
     if own is not None:
-        refuses = own.docstring is not None and own.docstring.value.startswith("Refuse")
+        told = own.docstring.value if own.docstring is not None else ""
+        refuses = told.startswith("Refuse") or "; use `" in told
         if refuses or any(base.endswith("Error") for base in bases):
             cls.del_member("__init__")
         return
