@@ -25,7 +25,7 @@ FENCED = re.compile(r"(^[ ]*(`{3,}|~{3,}).*?^[ ]*\2[ ]*$)", re.DOTALL | re.MULTI
 LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 LONG_CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>\n]{25,}(?=</code>)")
-MARKS = re.compile(r"::|[_/.,=]+")
+MARKS = re.compile(r"(?:::|[_/.,=]+)(?=\w)")
 # Pages that have a place in the navigation.
 NAMES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
