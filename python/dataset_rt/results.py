@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
+
+_Kind = TypeVar("_Kind")
+
+
+def _says_what_failed(kind: type[_Kind]) -> type[_Kind]:
+    """Let `failed.path` and `failed.dataset` tell why there are none, instead of their names alone.
+
+    Checkers do not see it, and go on refusing names that a failure does not have.
+    """
+
+    def missing(self: CacheWriteError | CacheSourcesDatasetError, name: str) -> NoReturn:
+        raise AttributeError(f"a {kind.__name__} has no {name!r}; what failed: {self.message}")
+
+    kind.__getattr__ = missing  # type: ignore[attr-defined]
+    return kind
 
 
 class CacheWriteSuccess(NamedTuple):
@@ -32,6 +47,7 @@ class CacheWriteSuccess(NamedTuple):
         return result_card(self)
 
 
+@_says_what_failed
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
 
@@ -78,6 +94,7 @@ class CacheSourcesDatasetSuccess(NamedTuple):
         return loaded_card(self)
 
 
+@_says_what_failed
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
 
