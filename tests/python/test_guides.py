@@ -84,9 +84,10 @@ def run_guide(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wrong, missed = run_guide(page)
-    gc.collect()
-    assert not wrong, "\n".join(wrong)
+    for _ in range(2):  # as people do
+        wrong, missed = run_guide(page)
+        gc.collect()
+        assert not wrong, "\n".join(wrong)
     for command in [] if missed else COMMAND.findall((ROOT / page).read_text()):
         done = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
         assert done.exit_code == 0, (command, done.output)
