@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
+from dataset_rt.field_docs import with_field_docs
+
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
 
@@ -24,6 +26,7 @@ def _says_what_failed(kind: type[_Kind]) -> type[_Kind]:
     return kind
 
 
+@with_field_docs
 class CacheWriteSuccess(NamedTuple):
     """The cache of one source stands complete on disk.
 
@@ -48,6 +51,7 @@ class CacheWriteSuccess(NamedTuple):
 
 
 @_says_what_failed
+@with_field_docs
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
 
@@ -76,6 +80,7 @@ CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """The outcome of one source."""
 
 
+@with_field_docs
 class CacheSourcesDatasetSuccess(NamedTuple):
     """At least one source has a cache, and the loaded caches form one dataset.
 
@@ -95,6 +100,7 @@ class CacheSourcesDatasetSuccess(NamedTuple):
 
 
 @_says_what_failed
+@with_field_docs
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
 

@@ -77,7 +77,7 @@ def test_a_dataset_shows_its_rows_order_weights_and_columns(caches):
     assert f"payload | {payload} B | {payload / 100:.0f} B each" in shown
     assert "pets | 90 | " in shown
     assert "weights | all equal (1) | seed | 77 | stream position | 0" in shown
-    assert "label | large_string" in shown
+    assert "label | String" in shown
     assert "shuffled, multinomial" in shown
     table = dataset.get_metadata().head(30)
     weight = pl.int_range(pl.len()) / 4 + 0.5
@@ -88,7 +88,7 @@ def test_a_dataset_shows_its_rows_order_weights_and_columns(caches):
     assert "rows | 30 | samples per epoch | 12 | by set_epoch_len | next epoch | 1" in shown
     assert "weights | 0.5 to 7.75, the largest 15.5 times the least" in shown
     assert "stream position | 12" in shown
-    assert "hard | bool | extra" in shown
+    assert "hard | Boolean | extra" in shown
 
 
 def test_a_share_says_whose_it_is(caches):
@@ -197,7 +197,7 @@ def test_outcomes_of_sources_are_shown(runtime, tmp_path):
     sources = [ArrowSource("good", table(9)), ArrowSource("bad", pa.table({"payload": [1]}))]
     found = runtime.from_cache_sources(sources, tmp_path, reader_config=ReaderConfig(seed=1))
     good, bad = found.results
-    assert words(good) == f"source | cache, or what failed | good | written | {good.path}"
+    assert words(good) == f"source | cache | good | written | {good.path}"
     assert bad.message in words(bad)
     assert "good | written" in words(found)
     assert "rows | 9" in words(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pyarrow as pa
 
 from dataset_rt.cache import open_cache
@@ -126,12 +127,13 @@ def _order(dataset: CachedDataset, weights: Weights, begin: int) -> list[tuple[s
 
 
 def _columns(dataset: CachedDataset) -> list[tuple[str, str, str]]:
-    fields = list(pa.schema(dataset._native.face()))
-    at_weight = [field.name for field in fields].index("weight")
+    """Columns with the types that `get_metadata` gives them."""
+    types = pl.DataFrame(pa.schema(dataset._native.face()).empty_table()).schema
+    at_weight = list(types).index("weight")
     return [
-        (field.name, str(field.type), "extra" if place > at_weight else "")
-        for place, field in enumerate(fields)
-        if field.name not in _IDENTITY
+        (name, str(dtype), "extra" if place > at_weight else "")
+        for place, (name, dtype) in enumerate(types.items())
+        if name not in _IDENTITY
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dataset_rt.cards.dataset import dataset_parts
@@ -40,10 +40,12 @@ def failed_card(found: CacheSourcesDatasetError) -> str:
     return card_of("CacheSourcesDatasetError", lambda: _failed(found))
 
 
-def _results_table(results: Iterable[CacheWriteResult]) -> Markup:
+def _results_table(results: Sequence[CacheWriteResult]) -> Markup:
     """Return one row per source: what became of it, and where its cache is or what failed."""
     rows = [_row(result) for result in results]
-    return table(["source", "", "cache, or what failed"], rows, rows_max=_RESULTS_SHOWN)
+    are_caches = all(isinstance(result, CacheWriteSuccess) for result in results)
+    heading = "cache" if are_caches else "cache, or what failed"
+    return table(["source", "", heading], rows, rows_max=_RESULTS_SHOWN)
 
 
 def _row(result: CacheWriteSuccess | CacheWriteError) -> tuple[AnyContent, ...]:

@@ -17,7 +17,7 @@ class Bins:
     Args:
         least: Least value.
         largest: Largest value.
-        is_integer: Values are whole numbers: no range is narrower than 1.
+        is_integer: Values are whole numbers: ranges that do not grow hold equally many of them.
 
     Attributes:
         is_growing: Whether each range is a constant times as wide as the one before; then values
@@ -28,15 +28,13 @@ class Bins:
         """See the class."""
         self._least, self._largest = float(least), float(largest)
         self.is_growing = self._least > 0 and self._largest / self._least >= _GROWING_FROM
-        self._number = self._number_of_ranges(is_integer)
+        self._number = BINS if self._least < self._largest else 1
+        if is_integer and self._number > 1 and not self.is_growing:
+            wholes = int(largest) - int(least) + 1
+            width = -(-wholes // BINS)
+            self._number = -(-wholes // width)
+            self._largest = self._least + width * self._number
         self._sums = pl.DataFrame(schema={"place": pl.Int64, "rows": pl.UInt64, "sum": pl.Float64})
-
-    def _number_of_ranges(self, is_integer: bool) -> int:
-        if self._largest <= self._least:
-            return 1
-        if is_integer and not self.is_growing:
-            return min(BINS, round(self._largest - self._least) + 1)
-        return BINS
 
     def add(self, values: pl.Series) -> None:
         """Count the values of one piece."""
@@ -52,10 +50,11 @@ class Bins:
             return pl.repeat(0, len(values), dtype=pl.Int64, eager=True)
         if self.is_growing:
             whole = math.log(self._largest) - math.log(self._least)
-            part = (values.log() - math.log(self._least)) / whole
+            place = (values.log() - math.log(self._least)) / whole * self._number
         else:
-            part = (values - self._least) / (self._largest - self._least)
-        return (part * self._number).floor().cast(pl.Int64).clip(0, self._number - 1)
+            # Divided by the width: whole numbers at a bound come out exactly there.
+            place = (values - self._least) / ((self._largest - self._least) / self._number)
+        return place.floor().cast(pl.Int64).clip(0, self._number - 1)
 
     def ranges(self) -> pl.DataFrame:
         """Return `begin`, `end`, `rows` and `sum` (of the values), one row per range, 0 also."""

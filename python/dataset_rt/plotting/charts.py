@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
     from dataset_rt.plotting.figures import Draw, Histogram, Shares
 
-_WIDTH = 460
+_WIDTH = 420
 _HEIGHT = 200
 _BAR_STEP = 18
 _PAIR_STEP = 26
