@@ -52,6 +52,12 @@ def run_or_write(page, block, scope):
     return printed.getvalue()
 
 
+def is_shown(block, printed):
+    """Long lines are broken on the page."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    return doctest.OutputChecker().check_output(block, printed, flags)
+
+
 def run_guide(page):
     """Run what can be; return what is printed otherwise than shown, and libraries missed.
 
@@ -70,9 +76,7 @@ def run_guide(page):
             missed |= missing
             line = text.count("\n", 0, part.start(2))
             printed = None if missing else run_or_write(page, "\n" * line + block, scope)
-        elif printed is not None and not doctest.OutputChecker().check_output(
-            block, printed, doctest.ELLIPSIS
-        ):
+        elif printed is not None and not is_shown(block, printed):
             wrong.append(f"shown:\n{block}printed:\n{printed}")
     return wrong, missed
 
