@@ -81,13 +81,19 @@ def run_guide(page):
     return wrong, missed
 
 
+@pytest.fixture(scope="module")
+def one_directory(tmp_path_factory):
+    """Where a reader tries page after page."""
+    return tmp_path_factory.mktemp("pages")
+
+
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 # WebDataset leaves that to the interpreter.
 @pytest.mark.filterwarnings("ignore:unclosed file")
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_every_block_runs_and_prints_what_the_page_shows(page, one_directory, monkeypatch):
+    monkeypatch.chdir(one_directory)
     for _ in range(2):  # as people do
         wrong, missed = run_guide(page)
         gc.collect()
