@@ -45,6 +45,7 @@ launcher.py      which rank this process is
 arrays.py        payload_array: payloads as NumPy arrays and tensors
 cache.py         open_cache: a look into one cache
 inspection/      what commands and reports ask of a cache, damaged ones too
+report/          write_report: one HTML file that tells what a cache is
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
 repair.py        repair_cache, salvage_cache: what is left of a damaged cache
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
         repair_cache,
         salvage_cache,
     )
+    from dataset_rt.report import WrittenReport, write_report
     from dataset_rt.runtime import DatasetRuntime, open_dataset
     from dataset_rt.sources import (
         ArrowSource,
@@ -157,6 +159,7 @@ _AT_FIRST_USE = {
         "repair_cache",
         "salvage_cache",
     ),
+    "dataset_rt.report": ("WrittenReport", "write_report"),
     "dataset_rt.runtime": ("DatasetRuntime", "open_dataset"),
     "dataset_rt.sources": (
         "ArrowSource",
@@ -248,6 +251,7 @@ __all__ = [
     "VerificationReport",
     "WriterConfig",
     "WriterProfilerConfig",
+    "WrittenReport",
     "__version__",
     "open_cache",
     "open_dataset",
@@ -260,4 +264,5 @@ __all__ = [
     "salvage_cache",
     "unfinished_writes",
     "verify_cache",
+    "write_report",
 ]
