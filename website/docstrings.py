@@ -1,4 +1,4 @@
-"""What Griffe has to be told of this project's docstrings: their example, and what they name."""
+"""What Griffe has to be told of this project: examples and names in docstrings, constructors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class HouseStyle(griffe.Extension):
         """Change all docstrings of a package, once all of them are known."""
         self._public = {name: pkg[name] for name in pkg.exports or ()}
         self._change(pkg)
+
+        for found in self._public.values():
+            if found.is_class:
+                _give_constructor(found.final_target if found.is_alias else found)
 
     def _change(self, found: griffe.Object) -> None:
         if found.docstring is not None:
@@ -42,3 +46,27 @@ class HouseStyle(griffe.Extension):
             if member.docstring is not None:
                 place += f".{named['member']}"
         return f"[{named[0]}][{place}]"
+
+
+def _give_constructor(cls: griffe.Class) -> None:
+    """Show the constructor that fields stand for; hide those that refuse, and those of errors."""
+    bases = {str(base) for base in cls.bases}
+    own = cls.members.get("__init__")
+    if own is not None:
+        told = own.docstring.value if own.docstring is not None else ""
+        refuses = told.startswith("Refuse") or "; use `" in told
+        if refuses or any(base.endswith("Error") for base in bases):
+            cls.del_member("__init__")
+        return
+    if not bases & {"FrozenConfig", "NamedTuple"}:
+        return
+    kinds = griffe.ParameterKind
+    kind = kinds.keyword_only if "FrozenConfig" in bases else kinds.positional_or_keyword
+    fields = [
+        griffe.Parameter(name, annotation=field.annotation, kind=kind, default=field.value)
+        for name, field in cls.members.items()
+        if field.is_attribute and field.annotation is not None and not name.startswith("_")
+    ]
+    self_ = griffe.Parameter("self", kind=kinds.positional_or_keyword)
+    made = griffe.Function("__init__", parameters=griffe.Parameters(self_, *fields), parent=cls)
+    cls.set_member("__init__", made)
