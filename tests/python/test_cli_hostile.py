@@ -7,9 +7,9 @@ pytest.importorskip("typer", reason="the command line needs the extra `cli`")
 from cli_tools import Terminal, call
 from conftest import put, written
 
-from dataset_rt.cli.payload_kind import payload_kind
-from dataset_rt.cli.text import cut, json_value, ranges_text, safe, size, value_text
+from dataset_rt.inspection.payload_kind import payload_kind
 from dataset_rt.progress import cells
+from dataset_rt.text import cut, json_value, ranges_text, safe, size, value_text
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\r\n\t\x00\x7f\x9b31m\u202e\u2028\ud83d[red]:smile:"
 NAMES = ["[bold]x[/bold]", "a\x1b[31mred", "line\nbreak", "right\u202eleft", "{task.total}"]

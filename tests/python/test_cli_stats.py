@@ -12,8 +12,8 @@ from cli_tools import call
 from conftest import numbered, put, written
 
 import dataset_rt as drt
-from dataset_rt.cli import column_stats, kinds
-from dataset_rt.cli.column_stats import ColumnStats
+from dataset_rt.inspection import column_stats, kinds
+from dataset_rt.inspection.column_stats import ColumnStats
 
 COMPRESSIONS = {
     "none": drt.ShardCompression(),

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from dataset_rt.cli.console import console_of
-from dataset_rt.cli.text import cut, safe
+from dataset_rt.text import cut, safe
 
 _IO_COUNTS = Path("/proc/self/io")
 _LABEL_CELLS_MAX = 32

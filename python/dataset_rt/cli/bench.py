@@ -15,7 +15,7 @@ from rich.text import Text
 from dataset_rt.cli.console import line, paragraph, show, show_json, table
 from dataset_rt.cli.options import CachesArgument, JsonOption
 from dataset_rt.cli.progress import counting
-from dataset_rt.cli.text import count, counted, path_text, seconds, size
+from dataset_rt.text import count, counted, path_text, seconds, size
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from dataset_rt.cli.caches import open_existing
 from dataset_rt.cli.console import show_json, write_bytes
 from dataset_rt.cli.options import CacheArgument
-from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
-from dataset_rt.cli.rows import rows_of
-from dataset_rt.cli.text import size
 from dataset_rt.errors import ConflictError, InvalidInputError, SampleNotFoundError
+from dataset_rt.inspection.caches import open_existing
+from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
+from dataset_rt.inspection.rows import rows_of
+from dataset_rt.text import size
 
 
 def cat(

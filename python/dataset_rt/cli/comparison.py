@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from dataset_rt.cli.survivors import Runs
+    from dataset_rt.inspection.survivors import Runs
 
 PAYLOAD = "payload"
 

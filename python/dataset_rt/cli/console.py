@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dataset_rt.cli.text import json_value, safe, safe_lines
+from dataset_rt.text import json_value, safe, safe_lines
 
 _EIGHTHS = ("", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589")
 

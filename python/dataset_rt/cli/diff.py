@@ -12,9 +12,10 @@ from rich.text import Text
 
 from dataset_rt.cli.console import heading, line, paragraph, show, show_json, styled, table
 from dataset_rt.cli.options import JsonOption, given_path, require_column
-from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.cli.progress import counting, reading
-from dataset_rt.cli.text import (
+from dataset_rt.errors import CorruptError
+from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
+from dataset_rt.text import (
     count,
     counted,
     cut,
@@ -24,11 +25,10 @@ from dataset_rt.cli.text import (
     size,
     value_text,
 )
-from dataset_rt.errors import CorruptError
 
 if TYPE_CHECKING:
     from dataset_rt.cli.comparison import Comparison
-    from dataset_rt.cli.survivors import Readable
+    from dataset_rt.inspection.survivors import Readable
 
 ORIGINAL_IDS = "original_sample_id"
 """Column of a salvaged cache: ids that its samples had."""
@@ -64,7 +64,7 @@ def diff(
     The exit code is 0 for equal contents and 1 for different ones; with --original-ids 0 when
     every sample of B is in A, unchanged.
     """
-    from dataset_rt.cli.survivors import Readable  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.survivors import Readable  # noqa: PLC0415 - Polars
 
     sides = Readable.open(a), Readable.open(b)
     compared = None

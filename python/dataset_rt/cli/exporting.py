@@ -12,9 +12,9 @@ import typer
 from dataset_rt.cli.console import line, show, show_json, styled
 from dataset_rt.cli.import_options import CachesDir, in_terms_of_options, names_of
 from dataset_rt.cli.options import CachesArgument, JsonOption, example, require_column
-from dataset_rt.cli.text import counted, path_text
 from dataset_rt.cli.where import rows_where
 from dataset_rt.errors import ConflictError, InvalidInputError
+from dataset_rt.text import counted, path_text
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset

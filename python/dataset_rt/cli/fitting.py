@@ -9,8 +9,8 @@ from typing import Any
 from rich.text import Text
 
 from dataset_rt.cli.console import styled
-from dataset_rt.cli.text import cut, safe, value_text
 from dataset_rt.progress import cells
+from dataset_rt.text import cut, safe, value_text
 
 _VALUE_CELLS_MAX = 24
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataset_rt.cli.text import counted
 from dataset_rt.errors import ConflictError, DatasetRTError, SourceError
+from dataset_rt.text import counted
 
 if TYPE_CHECKING:
     from dataset_rt.results import CacheWriteError

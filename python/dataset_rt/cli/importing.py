@@ -33,10 +33,10 @@ from dataset_rt.cli.import_options import (
     payload_of,
 )
 from dataset_rt.cli.import_outcomes import failure_of, remarks, what_is_kept
-from dataset_rt.cli.lengths import lengths_of
 from dataset_rt.cli.options import JsonOption, example
-from dataset_rt.cli.text import counted, path_text, size
 from dataset_rt.errors import InvalidInputError
+from dataset_rt.inspection.lengths import lengths_of
+from dataset_rt.text import counted, path_text, size
 
 if TYPE_CHECKING:
     from dataset_rt.results import CacheWriteSuccess

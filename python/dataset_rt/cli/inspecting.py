@@ -11,13 +11,20 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.caches import Anatomy, anatomy_of, caches_below, hint, is_cache, is_remains
 from dataset_rt.cli.console import facts, line, paragraph, show, show_json, styled, table
 from dataset_rt.cli.findings import findings_table
 from dataset_rt.cli.options import JsonOption, given_path
-from dataset_rt.cli.text import count, counted, cut, path_text, size
 from dataset_rt.cli.unfinished import unfinished_document, unfinished_table
 from dataset_rt.errors import NotFoundError
+from dataset_rt.inspection.caches import (
+    Anatomy,
+    anatomy_of,
+    caches_below,
+    hint,
+    is_cache,
+    is_remains,
+)
+from dataset_rt.text import count, counted, cut, path_text, size
 from dataset_rt.unfinished import unfinished_writes
 
 _ROWS_SHOWN = 24

@@ -16,8 +16,8 @@ import dataset_rt
 from dataset_rt.cli.console import facts, heading, line, paragraph, styled, table, width
 from dataset_rt.cli.diff import ORIGINAL_IDS
 from dataset_rt.cli.fitting import fitting
-from dataset_rt.cli.text import count, counted, cut, joined, path_text, ranges_text, value_text
 from dataset_rt.repair import DamagedFile, RepairReport, SalvageReport
+from dataset_rt.text import count, counted, cut, joined, path_text, ranges_text, value_text
 
 Report: TypeAlias = RepairReport | SalvageReport
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dataset_rt.cli.caches import anatomy_of
-from dataset_rt.cli.text import safe
 from dataset_rt.errors import DatasetRTError
+from dataset_rt.inspection.caches import anatomy_of
+from dataset_rt.text import safe
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
+
+
+Sampling = Literal["multinomial", "permutation", "weighted_without_replacement"]
 
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -79,7 +82,11 @@ def stored_columns(cache: Cache, asked: list[str] | None) -> tuple[list[str], bo
     Raises:
         typer.BadParameter: A name is no column of the cache.
     """
-    stored = list(cache.schema.names)
+    return columns_among(list(cache.schema.names), asked)
+
+
+def columns_among(stored: list[str], asked: list[str] | None) -> tuple[list[str], bool]:
+    """Return the same of a list of the stored columns."""
     if not asked:
         return stored, True
     names: list[str] = []

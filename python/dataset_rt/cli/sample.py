@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
 from dataset_rt.cli.console import bar, line, show, show_json, styled, table
-from dataset_rt.cli.options import CachesArgument, JsonOption, complete_columns, require_column
+from dataset_rt.cli.options import (
+    CachesArgument,
+    JsonOption,
+    Sampling,
+    complete_columns,
+    require_column,
+)
 from dataset_rt.cli.progress import counting
-from dataset_rt.cli.text import count, counted, path_text, share, value_text
 from dataset_rt.errors import InvalidInputError
+from dataset_rt.text import count, counted, path_text, share, value_text
 
 if TYPE_CHECKING:
     import polars as pl
 
     from dataset_rt.dataset import CachedDataset
 
-_BATCH_ROWS = 16_384
 _CLASSES_SHOWN = 24
 _BAR_CELLS = 20
-
-Sampling = Literal["multinomial", "permutation", "weighted_without_replacement"]
 
 
 def sample(  # noqa: PLR0917 - options have names
@@ -70,19 +73,21 @@ def sample(  # noqa: PLR0917 - options have names
     Draws exactly what a CachedDataset with these settings reads in its first epoch, and shows the
     shares of classes as stored, as the weights ask for, and as drawn. No payload is read.
     """
+    from dataset_rt.inspection.draws import draw, shares_of  # noqa: PLC0415 - Polars
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - Polars and pydantic
 
     if balance and weight_by:
         raise typer.BadParameter("give --balance or --weight-by, not both")
     dataset = open_dataset(caches, seed=seed, shuffle=True, sampling=sampling)
-    weigh(dataset, balance, weight_by)
+    _weigh(dataset, balance, weight_by)
     column = by or balance
     metadata = dataset.get_metadata()
     if column is not None:
         require_column(column, _stored(metadata))
     if n is not None:
         dataset.set_epoch_len(n)
-    drawn = _draw(dataset, len(dataset))
+    with counting("drawing", len(dataset)) as on_progress:
+        drawn = draw(dataset, on_progress)
     document = {
         "caches": [str(path) for path in dataset.cache_paths],
         "seed": seed,
@@ -95,7 +100,7 @@ def sample(  # noqa: PLR0917 - options have names
         "drawn": len(dataset),
         "rows_drawn": drawn.height,
         "most_often": int(drawn["count"].max() or 0),  # type: ignore[arg-type]
-        "shares": None if column is None else _shares(metadata, drawn, column),
+        "shares": None if column is None else shares_of(metadata, drawn, column),
     }
     if as_json:
         show_json(document)
@@ -103,92 +108,25 @@ def sample(  # noqa: PLR0917 - options have names
         show(*_drawn(document))
 
 
-def weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) -> None:
-    """Give the rows their weights, as the options say.
-
-    Raises:
-        typer.BadParameter: There is no such column.
-        InvalidInputError: A weight is not a positive number.
-    """
-    import polars as pl  # noqa: PLC0415 - slow to import
+def _weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) -> None:
+    from dataset_rt.inspection.draws import weigh  # noqa: PLC0415 - Polars
 
     name = balance or weight_by
     if name is None:
         return
     table = dataset.get_metadata()
     require_column(name, _stored(table))
-    column = table.get_column(name)
-    if balance:
-        sizes = table.select(size=pl.len().over(pl.lit(column))).get_column("size")
-        weight = 1.0 / sizes
-    else:
-        if not column.dtype.is_numeric():
-            raise typer.BadParameter(f"--weight-by {name}: it holds {column.dtype}, not numbers")
-        weight = column.cast(pl.Float64)
+    dtype = table.schema[name]
+    if weight_by and not dtype.is_numeric():
+        raise typer.BadParameter(f"--weight-by {name}: it holds {dtype}, not numbers")
     try:
-        dataset.update_metadata(table.with_columns(weight.alias("weight")))
+        weigh(dataset, balance, weight_by)
     except InvalidInputError as error:
         raise InvalidInputError(f"--weight-by {name}: {error}") from error
 
 
 def _stored(table: pl.DataFrame) -> list[str]:
     return [name for name in table.columns if name not in {"cache_id", "sample_id", "weight"}]
-
-
-def _draw(dataset: CachedDataset, total: int) -> pl.DataFrame:
-    """Return how often each row was drawn: `cache_id`, `sample_id`, `count`."""
-    import polars as pl  # noqa: PLC0415 - slow to import
-
-    identity = ["cache_id", "sample_id"]
-    counts: list[pl.DataFrame] = []
-    done = 0
-    with counting("drawing", total) as on_progress:
-        for batch in dataset.iter_batches(_BATCH_ROWS, columns=identity):
-            counts.append(pl.DataFrame(batch).group_by(identity).agg(count=pl.len()))
-            done += batch.num_rows
-            on_progress(done)
-            if len(counts) > 64:
-                counts = [_summed(counts)]
-    return _summed(counts)
-
-
-def _summed(counts: list[pl.DataFrame]) -> pl.DataFrame:
-    import polars as pl  # noqa: PLC0415 - slow to import
-
-    return pl.concat(counts).group_by(["cache_id", "sample_id"]).agg(pl.col("count").sum())
-
-
-def _shares(table: pl.DataFrame, drawn: pl.DataFrame, column: str) -> list[dict[str, Any]]:
-    import polars as pl  # noqa: PLC0415 - slow to import
-
-    identity = ["cache_id", "sample_id"]
-    rows = pl.DataFrame(
-        [*table.select(*identity, "weight"), table.get_column(column).alias("value")]
-    )
-    shares = (
-        rows.join(drawn, on=identity, how="left")
-        .group_by("value")
-        .agg(
-            stored=pl.len(),
-            weight=pl.col("weight").sum(),
-            drawn=pl.col("count").fill_null(0).sum(),
-            rows_drawn=pl.col("count").is_not_null().sum(),
-        )
-        .sort("value", nulls_last=True)
-    )
-    total = shares.select(pl.col("stored", "weight", "drawn").sum()).row(0)
-    return [
-        {
-            "value": row["value"],
-            "stored": row["stored"],
-            "drawn": row["drawn"],
-            "rows_drawn": row["rows_drawn"],
-            "share_stored": row["stored"] / total[0],
-            "share_expected": row["weight"] / total[1],
-            "share_drawn": row["drawn"] / total[2],
-        }
-        for row in shares.iter_rows(named=True)
-    ]
 
 
 def _drawn(document: dict[str, Any]) -> list[RenderableType]:

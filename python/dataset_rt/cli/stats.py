@@ -8,18 +8,18 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.caches import open_existing
 from dataset_rt.cli.console import bar, heading, line, paragraph, show, show_json, styled, table
-from dataset_rt.cli.kinds import UNREADABLE, Kinds, kinds_of_all, kinds_of_some
-from dataset_rt.cli.lengths import Lengths, lengths_of
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.progress import counting
-from dataset_rt.cli.rows import batches_of
-from dataset_rt.cli.text import count, counted, cut, path_text, share, size, value_text
+from dataset_rt.inspection.caches import open_existing
+from dataset_rt.inspection.kinds import UNREADABLE, Kinds, kinds_of_all, kinds_of_some
+from dataset_rt.inspection.lengths import Lengths, lengths_of
+from dataset_rt.inspection.rows import batches_of
+from dataset_rt.text import count, counted, cut, path_text, share, size, value_text
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
-    from dataset_rt.cli.column_stats import ColumnStats
+    from dataset_rt.inspection.column_stats import ColumnStats
 
 _COLUMNS_SHOWN = 40
 _TOP_JSON = 20
@@ -89,7 +89,7 @@ def _kinds(cache: Cache, lengths: Lengths, is_all: bool) -> Kinds:
 def _column_stats(cache: Cache, names: list[str]) -> list[ColumnStats]:
     import polars as pl  # noqa: PLC0415 - slow to import
 
-    from dataset_rt.cli.column_stats import ColumnStats  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.column_stats import ColumnStats  # noqa: PLC0415 - Polars
 
     types = {column["name"]: column["type"] for column in cache.manifest["columns"]}
     found = [ColumnStats(name, types[name]) for name in names]
@@ -153,7 +153,7 @@ def _document(
 
 
 def _columns_table(found: list[ColumnStats]) -> RenderableType:
-    from dataset_rt.cli.column_stats import DISTINCT_MAX  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.column_stats import DISTINCT_MAX  # noqa: PLC0415 - Polars
 
     rows = []
     for column in found:

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from dataset_rt.cli.console import line, show, show_json, styled, table
 from dataset_rt.cli.options import JsonOption, given_path
-from dataset_rt.cli.text import count, counted, cut, path_text, size
 from dataset_rt.errors import NotFoundError
+from dataset_rt.text import count, counted, cut, path_text, size
 from dataset_rt.unfinished import UnfinishedWrite, remove_unfinished_write, unfinished_writes
 
 

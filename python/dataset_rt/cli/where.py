@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dataset_rt.cli.lengths import raw_lengths
 from dataset_rt.errors import InvalidInputError
+from dataset_rt.inspection.lengths import raw_lengths
 
 if TYPE_CHECKING:
     import polars as pl

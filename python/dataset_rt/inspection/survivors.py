@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt import _native
-from dataset_rt.cli.caches import anatomy_of, open_existing
-from dataset_rt.cli.rows import batches_of
-from dataset_rt.cli.text import joined
 from dataset_rt.errors import CorruptError, InvalidInputError
+from dataset_rt.inspection.caches import anatomy_of, open_existing
+from dataset_rt.inspection.rows import batches_of
+from dataset_rt.text import joined
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache

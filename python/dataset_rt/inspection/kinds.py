@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dataset_rt.cli.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.errors import CorruptError
+from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
-    from dataset_rt.cli.survivors import Readable
+    from dataset_rt.inspection.survivors import Readable
 
 UNREADABLE = "unreadable"
 """The kind of payloads that damage keeps from being read."""
@@ -72,7 +72,7 @@ def kinds_of_some(cache: Cache, mean_bytes: float) -> Kinds:
 
 def kinds_of_all(cache: Cache, on_progress: Callable[[int], None]) -> Kinds:
     """Look at every payload, batch by batch; one that is damaged costs itself alone."""
-    from dataset_rt.cli.survivors import Readable  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.survivors import Readable  # noqa: PLC0415 - Polars
 
     side = Readable(cache.path, cache.manifest, _cache=cache)
     try:

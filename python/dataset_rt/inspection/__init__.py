@@ -1,0 +1,13 @@
+"""What commands and reports ask of a cache, in bounded memory; draws nothing.
+
+caches.py        finding and opening caches, damaged ones too
+rows.py          rows of columns, read no further than asked for
+survivors.py     samples of damaged caches: those that can be read, and which cannot
+column_stats.py  statistics of columns, batch by batch
+lengths.py       payload lengths, from the index
+payload_kind.py, kinds.py
+                 what payloads look like
+draws.py         how often a stream would draw which samples
+words.py         messages of the library in terms of options
+integrity.py     what a verification found, which samples that costs, and what to do about it
+"""
