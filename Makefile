@@ -138,7 +138,7 @@ bench-micro: build
 	cargo bench --locked --benches -p dataset_rt_sampler -p dataset_rt_storage -p dataset_rt_validator
 	$(BIN)/python -m pytest benchmarks/micro.py $(MICRO)
 
-# Reads sources alone: neither Rust nor our environment is needed, 170 MB for its own. Seconds, so
+# Reads sources alone: neither Rust nor our environment is needed, 190 MB for its own. Seconds, so
 # that `make test` has it: a link dies where a page is renamed, which may be in any change.
 docs: $(VENV)-docs/docs.stamp
 	$(DOCS)/mkdocs build --strict
