@@ -141,7 +141,7 @@ bench-micro: build
 # Reads sources alone: neither Rust nor our environment is needed, 170 MB for its own. Seconds, so
 # that `make test` has it: a link dies where a page is renamed, which may be in any change.
 docs: $(VENV)-docs/docs.stamp
-	$(DOCS)/mkdocs build --strict --quiet
+	$(DOCS)/mkdocs build --strict
 	$(DOCS)/python website/check.py target/site
 
 docs-serve: $(VENV)-docs/docs.stamp

@@ -23,7 +23,6 @@ from outside import OutsidePage, outside_page
 ROOT = Path(__file__).resolve().parents[1]
 FENCED = re.compile(r"(^[ ]*(`{3,}|~{3,}).*?^[ ]*\2[ ]*$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
-ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 LONG_CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>\n]{25,}(?=</code>)")
 MARKS = re.compile(r"(?:::|[_/.,=]+)(?=\w)")
 # Pages that have a place in the navigation.
@@ -88,7 +87,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     parts = FENCED.split(markdown)
     # Of each fence the split yields the text before it, the fence, and its mark.
     for number in range(0, len(parts), 3):
-        parts[number] = _lists_apart(LINK.sub(turned, parts[number]))
+        parts[number] = LINK.sub(turned, parts[number])
     return "".join(part for number, part in enumerate(parts) if number % 3 != 2)
 
 
@@ -114,17 +113,6 @@ def _resolved(source: str, target: str) -> str | None:
     if "://" in target or target.startswith(("mailto:", "/")):
         return None
     return posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-
-
-def _lists_apart(markdown: str) -> str:
-    """Put an empty line before lists: CommonMark needs none behind a paragraph, this site does."""
-    lines: list[str] = []
-    for line in markdown.split("\n"):
-        before = lines[-1] if lines else ""
-        if ITEM.match(line) and before.strip() and not ITEM.match(before) and before[0] != " ":
-            lines.append("")
-        lines.append(line)
-    return "\n".join(lines)
 
 
 def _links(markdown: str) -> list[re.Match[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 LANGUAGES = {".py": "python", ".rs": "rust", ".json": "json", ".toml": "toml", ".sh": "sh"}
 # What a notebook shows is one of these; the first that is there is taken.
-PICTURES = {"image/png": "png", "image/jpeg": "jpg"}
+PICTURES = {"image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpg"}
 
 
 @dataclass
@@ -60,7 +60,10 @@ def _output(output: dict[str, Any], page: OutsidePage, name: str) -> str:
     for kind, suffix in PICTURES.items():
         if kind in data:
             picture = f"{name}-{len(page.pictures)}.{suffix}"
-            page.pictures[picture] = base64.b64decode("".join(data[kind]))
+            content = "".join(data[kind])
+            page.pictures[picture] = (
+                content.encode() if suffix == "svg" else base64.b64decode(content)
+            )
             return f"![What the cell above shows]({picture})"
     if "text/html" in data:
         # No blank line may end the block of HTML for Markdown.

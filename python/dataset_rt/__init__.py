@@ -53,6 +53,7 @@ plotting/        dataset.plot: charts
 cards/           what a notebook shows of these objects
 html/            tables, bars and histograms for notebooks and reports
 text.py          values as safe text and as JSON, for terminals and HTML
+field_docs.py    docstrings for the fields of named tuples
 errors.py        what is raised, and what to do about it
 """
 
