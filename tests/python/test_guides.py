@@ -28,6 +28,7 @@ PAGES = [
 ]
 PART = re.compile(r"^##+ [^\n]*$|^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 IMPORTED = re.compile(r"^\s*(?:import|from) (\w+)", re.MULTILINE)
+# Not the one within a message, which names no cache.
 COMMAND = re.compile(r"(?:^|`)dataset-rt ((?!repair --into)[^`#\n]+)", re.MULTILINE)
 FILE = re.compile(r"^\s*# (\w+\.py)\n")
 # Not everybody who runs the tests has them.
