@@ -193,6 +193,21 @@ def test_many_columns_are_folded_and_none_is_lost(runtime, tmp_path):
         assert "c59" in words(html)
 
 
+def test_types_are_those_of_polars(runtime, tmp_path):
+    moments = pa.array([0], pa.timestamp("us", tz="UTC"))
+    table = pa.table({"payload": [b"x"], "at": moments, "day": pa.array([0], pa.date32())})
+    runtime.write_cache(ArrowSource("typed", table), tmp_path)
+    dataset = open_dataset(tmp_path / "typed")
+    kept = dataset.get_metadata().with_columns(
+        gap=pl.lit(1).cast(pl.Duration("ms")), tags=pl.lit(["a"])
+    )
+    dataset.update_metadata(kept)
+    shown = words(dataset)
+    for column in ("at | Datetime(us, UTC)", "day | Date", "gap | Duration(ms) | extra"):
+        assert column in shown
+    assert "tags | List(String) | extra" in shown
+
+
 def test_outcomes_of_sources_are_shown(runtime, tmp_path):
     sources = [ArrowSource("good", table(9)), ArrowSource("bad", pa.table({"payload": [1]}))]
     found = runtime.from_cache_sources(sources, tmp_path, reader_config=ReaderConfig(seed=1))
