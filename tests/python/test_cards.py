@@ -1,6 +1,7 @@
 """What notebooks show of our objects: right numbers, hostile contents, and nothing ever raises."""
 
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -21,6 +22,8 @@ from dataset_rt import (
     verify_cache,
 )
 from dataset_rt.cards import weights
+from dataset_rt.cards.progress import progress_card
+from dataset_rt.progress import State
 
 HOSTILE = "<script>alert('x')</script>\u202e\x1b[2J&\""
 
@@ -237,6 +240,48 @@ def test_a_loader_says_what_it_delivers(caches):
     assert "batches per epoch | 4 | of 32 samples | worker processes | 0" in shown
     assert "rows | 100" in shown
     assert repr(loader).startswith("DatasetLoader(4 batches per epoch, batch_size=32, ")
+
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None
+)
+MEASURE = """<script>
+const bar = document.querySelector(".drt-fill, .drt-first");
+document.title = [document.documentElement.scrollWidth <= innerWidth,
+  getComputedStyle(bar).backgroundColor, getComputedStyle(document.querySelector("td")).textAlign];
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize(
+    ("scheme", "colour"), [(1, "rgb(59, 111, 212)"), (0, "rgb(109, 158, 255)")]
+)
+def test_a_browser_runs_nothing_of_a_card_and_keeps_it_narrow(caches, tmp_path, scheme, colour):
+    runs = "<img src=x onerror=document.body.remove()><script>document.body.remove()</script>"
+    source = ArrowSource("hostile", table(5, key=runs), fingerprint=runs * 9)
+    with DatasetRuntime() as runtime:
+        config = ReaderConfig(seed=1)
+        loaded = runtime.from_cache_sources(source, tmp_path, reader_config=config)
+        cards = [loaded, open_cache(tmp_path / "hostile"), verify_cache(caches[0], "deep")]
+        shown = "".join(card._repr_html_() for card in cards)
+    state = State("x" * 500, 5, 5, 1.0, 10, "running")
+    page = tmp_path / "page.html"
+    # JupyterLab's rules for all tables are there too.
+    rules = "<style>.jp-RenderedHTMLCommon :is(th, td) {text-align: right}</style>"
+    body = f"<body class=jp-RenderedHTMLCommon>{progress_card(state)}{shown}{MEASURE}"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{rules}{body}")
+    done = subprocess.run(
+        [
+            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            *(f"--blink-settings=preferredColorScheme={scheme}", "--window-size=320,800"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert re.search("<title>(.*)</title>", done.stdout)[1] == f"true,{colour},left"
 
 
 def test_nothing_is_imported_for_cards_before_one_is_shown():
