@@ -53,7 +53,7 @@ class Cache:
 
     @property
     def num_samples(self) -> int:
-        """Number of samples."""
+        """Number of samples in the cache."""
         return self._native.num_samples
 
     @property

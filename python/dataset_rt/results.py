@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+
+from dataset_rt.field_docs import with_field_docs
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
 
+_Kind = TypeVar("_Kind")
 
+
+def _says_what_failed(kind: type[_Kind]) -> type[_Kind]:
+    """Let `failed.path` and `failed.dataset` tell why there are none, instead of their names alone.
+
+    Checkers do not see it, and go on refusing names that a failure does not have.
+    """
+
+    def missing(self: CacheWriteError | CacheSourcesDatasetError, name: str) -> NoReturn:
+        raise AttributeError(f"a {kind.__name__} has no {name!r}; what failed: {self.message}")
+
+    kind.__getattr__ = missing  # type: ignore[attr-defined]
+    return kind
+
+
+@with_field_docs
 class CacheWriteSuccess(NamedTuple):
     """The cache of one source stands complete on disk.
 
@@ -32,6 +50,8 @@ class CacheWriteSuccess(NamedTuple):
         return result_card(self)
 
 
+@_says_what_failed
+@with_field_docs
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
 
@@ -60,6 +80,7 @@ CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """The outcome of one source."""
 
 
+@with_field_docs
 class CacheSourcesDatasetSuccess(NamedTuple):
     """At least one source has a cache, and the loaded caches form one dataset.
 
@@ -78,6 +99,8 @@ class CacheSourcesDatasetSuccess(NamedTuple):
         return loaded_card(self)
 
 
+@_says_what_failed
+@with_field_docs
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
 

@@ -16,7 +16,7 @@ VerificationLevel: TypeAlias = Literal["quick", "full", "deep"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule.
+    """One broken rule of the storage format.
 
     Attributes:
         rule: Id of the rule in the format specification.

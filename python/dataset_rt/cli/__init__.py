@@ -2,8 +2,9 @@
 
 app.py           the commands together, and how errors and exit codes leave
 options.py       arguments that several commands share, and their completion
-inspecting.py, head.py, stats.py, verify.py, repair.py, diff.py, cat.py, sample.py, bench.py,
-unfinished.py    one command each: what it collects, and how that is drawn
+inspecting.py, head.py, stats.py, verify.py, repair.py, diff.py, cat.py, sample.py, report.py,
+bench.py, unfinished.py
+                 one command each: what it collects, and how that is drawn
 importing.py     import: files of other libraries as caches
 import_options.py  what the options of every import mean
 exporting.py     export: caches as files of other libraries, or some rows as a new cache
@@ -11,7 +12,6 @@ comparison.py    what `diff` finds in two caches, in bounded memory; what others
                  in dataset_rt/inspection
 console.py, fitting.py, findings.py, losses.py, progress.py, bars.py
                  how things are drawn
-words.py         messages of the library in terms of options
 """
 
 from __future__ import annotations

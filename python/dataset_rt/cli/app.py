@@ -27,11 +27,12 @@ from dataset_rt.cli.head import head
 from dataset_rt.cli.inspecting import inspect
 from dataset_rt.cli.options import example
 from dataset_rt.cli.repair import repair
+from dataset_rt.cli.report import report
 from dataset_rt.cli.sample import sample
 from dataset_rt.cli.stats import stats
 from dataset_rt.cli.unfinished import unfinished
 from dataset_rt.cli.verify import verify
-from dataset_rt.cli.words import in_words_of_options
+from dataset_rt.inspection.words import in_words_of_options
 
 _DEBUG = "DATASET_RT_DEBUG"
 
@@ -77,6 +78,7 @@ app.command(
 app.command(**example("dataset-rt diff caches/words backup/words"))(diff)
 app.command(**example("dataset-rt cat caches/words 17 -o word.bin"))(cat)
 app.command(**example("dataset-rt sample caches/words --balance label"))(sample)
+app.command(**example("dataset-rt report caches/words --balance label -o words.html"))(report)
 app.command(**example("dataset-rt bench caches/words --seconds 3"))(bench)
 app.command(**example("dataset-rt unfinished caches"))(unfinished)
 app.add_typer(importing.app, name="import", short_help="Make a cache of files of other libraries.")

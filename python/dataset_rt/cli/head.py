@@ -13,11 +13,11 @@ from rich.text import Text
 from dataset_rt.cli.console import facts, line, paragraph, show, show_json, styled, table, width
 from dataset_rt.cli.fitting import Columns, fitting
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
-from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.errors import DatasetRTError
 from dataset_rt.inspection.caches import open_existing
 from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.inspection.rows import rows_of
+from dataset_rt.inspection.words import in_words_of_options
 from dataset_rt.text import count, cut, path_text, safe, size, value_text
 
 if TYPE_CHECKING:

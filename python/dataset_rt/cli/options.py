@@ -82,7 +82,11 @@ def stored_columns(cache: Cache, asked: list[str] | None) -> tuple[list[str], bo
     Raises:
         typer.BadParameter: A name is no column of the cache.
     """
-    stored = list(cache.schema.names)
+    return columns_among(list(cache.schema.names), asked)
+
+
+def columns_among(stored: list[str], asked: list[str] | None) -> tuple[list[str], bool]:
+    """Return the same of a list of the stored columns."""
     if not asked:
         return stored, True
     names: list[str] = []

@@ -17,7 +17,6 @@ from dataset_rt.cli.console import facts, line, show, show_json, styled
 from dataset_rt.cli.findings import findings_table
 from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.progress import reading
-from dataset_rt.cli.words import in_words_of_options
 from dataset_rt.inspection.caches import caches_below, is_cache, is_remains
 from dataset_rt.inspection.integrity import CHECKED, Integrity, integrity_of
 from dataset_rt.text import count, counted, path_text, seconds, size
@@ -112,7 +111,7 @@ def _document(outcome: _Outcome) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in report.findings],
         "samples_lost": outcome.integrity.lost(),
         "restorable": outcome.integrity.restorable(),
-        "trouble": trouble and in_words_of_options(trouble),
+        "trouble": trouble,
     }
 
 

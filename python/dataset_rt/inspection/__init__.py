@@ -8,5 +8,6 @@ lengths.py       payload lengths, from the index
 payload_kind.py, kinds.py
                  what payloads look like
 draws.py         how often a stream would draw which samples
+words.py         messages of the library in terms of options
 integrity.py     what a verification found, which samples that costs, and what to do about it
 """

@@ -17,6 +17,7 @@ from dataset_rt.inspection.caches import (
     is_remains,
     report_of_remains,
 )
+from dataset_rt.inspection.words import in_words_of_options
 from dataset_rt.text import counted, joined, ranges_text
 from dataset_rt.verification import VerificationLevel, VerificationReport, verify_cache
 
@@ -138,4 +139,4 @@ def integrity_of(
         with watch("looking for lost samples", total):
             return Integrity(report, repair_cache(path, dry_run=True))
     except DatasetRTError as error:
-        return Integrity(report, trouble=str(error))
+        return Integrity(report, trouble=in_words_of_options(str(error)))

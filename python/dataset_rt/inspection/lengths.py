@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataset_rt.errors import CorruptError
 
+if TYPE_CHECKING:
+    import polars as pl
+
+_INDEX = "index.bin"
 _HEADER_BYTES = 64
 _RECORD_BYTES = 16
 _PIECE_RECORDS = 2**18
@@ -54,14 +59,35 @@ def lengths_of(path: Path, manifest: dict[str, Any]) -> Lengths:
         OSError: It cannot be read.
     """
     import polars as pl  # noqa: PLC0415 - slow to import
-    import pyarrow as pa  # noqa: PLC0415 - slow to import
 
-    file = path / "index.bin"
-    samples = manifest["samples_total"]
     is_batched = manifest["compression"]["scope"] == "buffer" and (
         manifest["compression"]["algo"] != "none"
     )
     found = Lengths(stored_bytes=None if is_batched else 0)
+    seen = 0
+    for raw, stored in length_pieces(path, manifest):
+        _add(found, raw, stored, pl)
+        if len(found.first_empty) < _NAMED_MAX:
+            empty = (raw == 0).arg_true().head(_NAMED_MAX - len(found.first_empty))
+            found.first_empty += [seen + row for row in empty]
+        seen += len(raw)
+    if found.raw_bytes != manifest["payload_bytes_total"]:
+        expected = f"payloads of {manifest['payload_bytes_total']} bytes together"
+        raise _damaged(path / _INDEX, expected, str(found.raw_bytes))
+    return found
+
+
+def length_pieces(path: Path, manifest: dict[str, Any]) -> Iterator[tuple[pl.Series, pl.Series]]:
+    """Return lengths before compression and stored ones, in order, 4 MiB of the file at once.
+
+    Raises:
+        CorruptError: The file has fewer.
+        OSError: It cannot be read.
+    """
+    import polars as pl  # noqa: PLC0415 - slow to import
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    file, samples = path / _INDEX, manifest["samples_total"]
     left = samples
     with file.open("rb") as opened:
         opened.seek(_HEADER_BYTES)
@@ -71,18 +97,9 @@ def lengths_of(path: Path, manifest: dict[str, Any]) -> Lengths:
             if len(piece) != records * _RECORD_BYTES:
                 raise _damaged(file, f"{_HEADER_BYTES + samples * _RECORD_BYTES} bytes", "fewer")
             words = pa.Array.from_buffers(pa.uint32(), records * 4, [None, pa.py_buffer(piece)])
-            frame = pl.DataFrame({"word": pl.Series(words)})
-            stored = frame["word"].gather_every(4, 2)
-            raw = frame["word"].gather_every(4, 3)
-            _add(found, raw, stored, pl)
-            if len(found.first_empty) < _NAMED_MAX:
-                empty = (raw == 0).arg_true().head(_NAMED_MAX - len(found.first_empty))
-                found.first_empty += [samples - left + row for row in empty]
+            word = pl.Series(words)
+            yield word.gather_every(4, 3), word.gather_every(4, 2)
             left -= records
-    if found.raw_bytes != manifest["payload_bytes_total"]:
-        expected = f"payloads of {manifest['payload_bytes_total']} bytes together"
-        raise _damaged(file, expected, str(found.raw_bytes))
-    return found
 
 
 def raw_lengths(path: Path, manifest: dict[str, Any]) -> Any:
@@ -95,7 +112,7 @@ def raw_lengths(path: Path, manifest: dict[str, Any]) -> Any:
     import polars as pl  # noqa: PLC0415 - slow to import
     import pyarrow as pa  # noqa: PLC0415 - slow to import
 
-    file = path / "index.bin"
+    file = path / _INDEX
     records = file.read_bytes()[
         _HEADER_BYTES : _HEADER_BYTES + _RECORD_BYTES * manifest["samples_total"]
     ]

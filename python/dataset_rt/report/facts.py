@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dataset_rt.inspection.caches import Anatomy
 from dataset_rt.inspection.integrity import Integrity
 from dataset_rt.inspection.kinds import Kinds
 from dataset_rt.inspection.lengths import Lengths
+from dataset_rt.report.values import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +194,20 @@ class CacheFacts:
         integrity: What a verification found.
         columns: Statistics and distributions.
         lengths: Payload sizes.
+        sizes: Payload sizes in detail.
         kinds: What payloads look like.
         draws: Weights and drawn shares.
         samples: Some samples.
-        options: Options of the command line that make this report.
     """
 
     anatomy: Anatomy
     integrity: Integrity
     columns: ColumnsFacts | Missing
     lengths: Lengths | Missing
+    sizes: Histogram | None
     kinds: Kinds | Missing
     draws: DrawFacts | Missing
     samples: list[SampleFacts] | Missing
-    options: list[str] = field(default_factory=list)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -216,7 +217,7 @@ class CacheFacts:
     def troubles(self) -> list[str]:
         """Return what is wrong with the cache, one sentence each; none if nothing was found."""
         parts = (self.columns, self.lengths, self.kinds, self.draws, self.samples)
-        found = [str(finding) for finding in self.integrity.report.findings]
+        found = [in_words(str(finding)) for finding in self.integrity.report.findings]
         found += [part.reason for part in parts if isinstance(part, Missing)]
         if isinstance(self.samples, list):
             found += [

@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from dataset_rt.report.facts import Histogram
-from dataset_rt.report.values import text_of
 
 BINS = 40
 
@@ -26,7 +25,7 @@ Pieces = Callable[[], Iterable[pl.DataFrame]]
 """Gives a column as often as it is asked, in frames of `value`, physical, and `count`."""
 
 
-def histogram_of(pieces: Pieces, distinct: int, dtype: pl.DataType) -> Histogram | None:
+def histogram_of(pieces: Pieces, distinct: int, form: Callable[[Any], str]) -> Histogram | None:
     """Return the histogram of numbers, or of dates or times, or `None` if none is finite.
 
     Few values far off would leave all others in one bin: they are counted beside it.
@@ -34,7 +33,7 @@ def histogram_of(pieces: Pieces, distinct: int, dtype: pl.DataType) -> Histogram
     Args:
         pieces: The column, read twice.
         distinct: Rows of all pieces, about.
-        dtype: Polars type of the column, for the texts of the edges.
+        form: Writes an edge.
     """
     low, high, sample = _bounds(pieces, max(1, math.ceil(distinct / _SAMPLED_MAX)))
     if low is None:
@@ -58,7 +57,7 @@ def histogram_of(pieces: Pieces, distinct: int, dtype: pl.DataType) -> Histogram
         summed = pl.DataFrame({"bin": bins, "count": inside["count"]}).group_by("bin").sum()
         for number, count in summed.iter_rows():
             counts[number] += count
-    return Histogram([text_of(edge, dtype) for edge in edges], counts, below, above)
+    return Histogram([form(edge) for edge in edges], counts, below, above)
 
 
 def _finite(piece: pl.DataFrame) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """Pictures of payloads: pixels of five formats, small; nothing that could act is ever passed on.
 
-With Pillow a picture is decoded, made small and written anew, so that of the payload nothing but its
-pixels remains. Without it, small files are embedded as they are.
+With Pillow a picture is decoded, made small and written anew, so that of the payload nothing but
+its pixels remains. Without it, small files are embedded as they are.
 """
 
 from __future__ import annotations

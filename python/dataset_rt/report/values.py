@@ -5,17 +5,25 @@ Polars panics over instants that Python's dates cannot hold, and a cache may hav
 
 from __future__ import annotations
 
+import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from dataset_rt.inspection.words import in_words_of_options
 from dataset_rt.text import value_text
 
 TEXT_CELLS_MAX = 80
 """Characters of one value."""
 
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_BINARY_BYTES = 12
+_DATED_DAYS = 3
+_DATE_LETTERS, _MOMENT_LETTERS_MAX = len("2000-01-01"), 40
+_LARGE = 10**9
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_SECONDS = 86_400
@@ -35,19 +43,36 @@ def text_of(value: Any, dtype: pl.DataType, cells_max: int = TEXT_CELLS_MAX) -> 
         return _moment(int(value), dtype)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
+    if isinstance(value, (int, float)):
         return number_text(value)
-    if isinstance(value, float):
-        return number_text(value)
-    if value == "":
-        return "(empty text)"
-    return value_text(value, cells_max)
+    if isinstance(value, bytes):
+        more = "..." if len(value) > _BINARY_BYTES else ""
+        return f"0x{value[:_BINARY_BYTES].hex()}{more}" if value else "(empty)"
+    return value_text(value, cells_max) if value else "(empty)"
+
+
+def in_words(error: Exception | str) -> str:
+    """Return a message with options where it names arguments, and digests shortened."""
+    return _DIGEST.sub(r"\1...", in_words_of_options(str(error)))
+
+
+def edge_text(value: Any, dtype: pl.DataType, span: Any) -> str:
+    """Return the edge of a histogram: with the digits that matter beside a span as wide."""
+    text = text_of(value, dtype)
+    if isinstance(dtype, pl.Datetime):
+        is_long = span > _DATED_DAYS * _DAY_SECONDS * _PER_SECOND[dtype.time_unit]
+        return text[:_DATE_LETTERS] if is_long and len(text) < _MOMENT_LETTERS_MAX else text
+    is_large = isinstance(value, int) and abs(value) >= _LARGE and span > _LARGE
+    return f"{value:.4g}" if is_large and dtype != pl.Date else text
 
 
 def number_text(value: float) -> str:
     """Return six digits of a float, and every digit of an integer, from 10,000 with commas."""
     if isinstance(value, int):
+        # Years, ids and the like are read as they are.
         return str(value) if abs(value) < 10_000 else f"{value:,}"
+    if math.isnan(value):
+        return "NaN"
     if value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}" if value else "0"
     return f"{value:,.1f}" if 1e4 <= abs(value) < 1e9 else f"{value:.6g}"

@@ -1,0 +1,104 @@
+"""Collects what a training stream would see: shares of classes as stored, weighed and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.inspection.draws import draw, shares_of, weigh
+from dataset_rt.report.facts import ClassShare, DrawFacts
+from dataset_rt.report.values import text_of
+from dataset_rt.runtime import open_dataset
+
+DRAWS_MAX = 200_000
+"""Samples drawn unless a number is given: of a class of a tenth, its share is right to 0.1%."""
+
+_CLASSES_SHOWN = 24
+
+
+def draws_of(
+    path: Path,
+    by: tuple[str | None, str],
+    *,
+    balance: str | None,
+    weight_by: str | None,
+    sampling: Any,
+    seed: int,
+    draws: int | None,
+) -> DrawFacts:
+    """Draw from a cache as a `CachedDataset` with these settings does, and count.
+
+    Args:
+        path: The cache directory.
+        by: Column whose values are the classes, if any, and why this one.
+        balance: As in `inspection.draws.weigh`.
+        weight_by: Likewise.
+        sampling: As in `ReaderConfig`.
+        seed: Likewise.
+        draws: Samples to draw; by default one epoch, but at most `DRAWS_MAX`.
+
+    Raises:
+        InvalidInputError: A weight is not a positive number.
+        DatasetRTError: The cache cannot be opened.
+    """
+    dataset = open_dataset(path, seed=seed, shuffle=True, sampling=sampling)
+    try:
+        weigh(dataset, balance, weight_by)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"weights from {weight_by or balance}: {error}") from error
+    table = dataset.get_metadata()
+    dataset.set_epoch_len(draws or min(table.height, DRAWS_MAX))
+    drawn = draw(dataset, lambda _: None)
+    column, why = by
+    shares: list[ClassShare] = []
+    others = 0
+    if column is not None:
+        shares, others = _shares(table, drawn, column)
+    weights = "all equal"
+    if balance:
+        weights = f"balanced by {balance}"
+    elif weight_by:
+        weights = f"from {weight_by}"
+    return DrawFacts(
+        by=column,
+        why=why,
+        weights=weights,
+        sampling=sampling,
+        seed=seed,
+        rows=table.height,
+        drawn=len(dataset),
+        rows_drawn=drawn.height,
+        most_often=int(drawn["count"].max() or 0),  # type: ignore[arg-type]
+        shares=shares,
+        others=others,
+    )
+
+
+def _shares(table: pl.DataFrame, drawn: pl.DataFrame, column: str) -> tuple[list[ClassShare], int]:
+    """Return the largest classes, in the order of their values, and how many are summed up."""
+    dtype = table.schema[column]
+    physical = table.with_columns(pl.col(column).to_physical())
+    rows = shares_of(physical, drawn, column)
+    largest = sorted(range(len(rows)), key=lambda row: -rows[row]["stored"])
+    kept = sorted(largest[:_CLASSES_SHOWN])
+    rest = [rows[row] for row in sorted(largest[_CLASSES_SHOWN:])]
+    shares = [_share(rows[row], text_of(rows[row]["value"], dtype)) for row in kept]
+    if rest:
+        numbers = [name for name in rest[0] if name != "value"]
+        summed = {name: sum(row[name] for row in rest) for name in numbers}
+        shares.append(_share(summed, f"{len(rest):,} others"))
+    return shares, len(rest)
+
+
+def _share(row: dict[str, Any], value: str) -> ClassShare:
+    return ClassShare(
+        value,
+        row["stored"],
+        row["drawn"],
+        row["share_stored"],
+        row["share_expected"],
+        row["share_drawn"],
+    )
