@@ -1,11 +1,11 @@
 """What notebooks show of our objects: right numbers, hostile contents, and nothing ever raises."""
 
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 
+import browser_tools
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -242,9 +242,6 @@ def test_a_loader_says_what_it_delivers(caches):
     assert repr(loader).startswith("DatasetLoader(4 batches per epoch, batch_size=32, ")
 
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None
-)
 MEASURE = """<script>
 const bar = document.querySelector(".drt-fill, .drt-first");
 document.title = [document.documentElement.scrollWidth <= innerWidth,
@@ -252,11 +249,11 @@ document.title = [document.documentElement.scrollWidth <= innerWidth,
 </script>"""
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.skipif(browser_tools.BROWSER is None, reason=browser_tools.WHY_NOT)
 @pytest.mark.parametrize(
-    ("scheme", "colour"), [(1, "rgb(59, 111, 212)"), (0, "rgb(109, 158, 255)")]
+    ("is_dark", "colour"), [(False, "rgb(59, 111, 212)"), (True, "rgb(109, 158, 255)")]
 )
-def test_a_browser_runs_nothing_of_a_card_and_keeps_it_narrow(caches, tmp_path, scheme, colour):
+def test_a_browser_runs_nothing_of_a_card_and_keeps_it_narrow(caches, tmp_path, is_dark, colour):
     runs = "<img src=x onerror=document.body.remove()><script>document.body.remove()</script>"
     source = ArrowSource("hostile", table(5, key=runs), fingerprint=runs * 9)
     with DatasetRuntime() as runtime:
@@ -270,18 +267,9 @@ def test_a_browser_runs_nothing_of_a_card_and_keeps_it_narrow(caches, tmp_path, 
     rules = "<style>.jp-RenderedHTMLCommon :is(th, td) {text-align: right}</style>"
     body = f"<body class=jp-RenderedHTMLCommon>{progress_card(state)}{shown}{MEASURE}"
     page.write_text(f"<!doctype html><meta charset=utf-8>{rules}{body}")
-    done = subprocess.run(
-        [
-            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
-            *(f"--blink-settings=preferredColorScheme={scheme}", "--window-size=320,800"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert re.search("<title>(.*)</title>", done.stdout)[1] == f"true,{colour},left"
+    seen = browser_tools.opened(page, tmp_path, width=320, dark=is_dark)
+    assert re.search("<title>(.*)</title>", seen.dom)[1] == f"true,{colour},left"
+    assert seen.requests == []
 
 
 def test_nothing_is_imported_for_cards_before_one_is_shown():
