@@ -5,6 +5,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
+import browser_tools
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -21,6 +22,8 @@ from dataset_rt import (
     verify_cache,
 )
 from dataset_rt.cards import weights
+from dataset_rt.cards.progress import progress_card
+from dataset_rt.progress import State
 
 HOSTILE = "<script>alert('x')</script>\u202e\x1b[2J&\""
 
@@ -193,6 +196,21 @@ def test_many_columns_are_folded_and_none_is_lost(runtime, tmp_path):
         assert "c59" in words(html)
 
 
+def test_types_are_those_of_polars(runtime, tmp_path):
+    moments = pa.array([0], pa.timestamp("us", tz="UTC"))
+    table = pa.table({"payload": [b"x"], "at": moments, "day": pa.array([0], pa.date32())})
+    runtime.write_cache(ArrowSource("typed", table), tmp_path)
+    dataset = open_dataset(tmp_path / "typed")
+    kept = dataset.get_metadata().with_columns(
+        gap=pl.lit(1).cast(pl.Duration("ms")), tags=pl.lit(["a"])
+    )
+    dataset.update_metadata(kept)
+    shown = words(dataset)
+    for column in ("at | Datetime(us, UTC)", "day | Date", "gap | Duration(ms) | extra"):
+        assert column in shown
+    assert "tags | List(String) | extra" in shown
+
+
 def test_outcomes_of_sources_are_shown(runtime, tmp_path):
     sources = [ArrowSource("good", table(9)), ArrowSource("bad", pa.table({"payload": [1]}))]
     found = runtime.from_cache_sources(sources, tmp_path, reader_config=ReaderConfig(seed=1))
@@ -222,6 +240,36 @@ def test_a_loader_says_what_it_delivers(caches):
     assert "batches per epoch | 4 | of 32 samples | worker processes | 0" in shown
     assert "rows | 100" in shown
     assert repr(loader).startswith("DatasetLoader(4 batches per epoch, batch_size=32, ")
+
+
+MEASURE = """<script>
+const bar = document.querySelector(".drt-fill, .drt-first");
+document.title = [document.documentElement.scrollWidth <= innerWidth,
+  getComputedStyle(bar).backgroundColor, getComputedStyle(document.querySelector("td")).textAlign];
+</script>"""
+
+
+@pytest.mark.skipif(browser_tools.BROWSER is None, reason=browser_tools.WHY_NOT)
+@pytest.mark.parametrize(
+    ("is_dark", "colour"), [(False, "rgb(59, 111, 212)"), (True, "rgb(109, 158, 255)")]
+)
+def test_a_browser_runs_nothing_of_a_card_and_keeps_it_narrow(caches, tmp_path, is_dark, colour):
+    runs = "<img src=x onerror=document.body.remove()><script>document.body.remove()</script>"
+    source = ArrowSource("hostile", table(5, key=runs), fingerprint=runs * 9)
+    with DatasetRuntime() as runtime:
+        config = ReaderConfig(seed=1)
+        loaded = runtime.from_cache_sources(source, tmp_path, reader_config=config)
+        cards = [loaded, open_cache(tmp_path / "hostile"), verify_cache(caches[0], "deep")]
+        shown = "".join(card._repr_html_() for card in cards)
+    state = State("x" * 500, 5, 5, 1.0, 10, "running")
+    page = tmp_path / "page.html"
+    # JupyterLab's rules for all tables are there too.
+    rules = "<style>.jp-RenderedHTMLCommon :is(th, td) {text-align: right}</style>"
+    body = f"<body class=jp-RenderedHTMLCommon>{progress_card(state)}{shown}{MEASURE}"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{rules}{body}")
+    seen = browser_tools.opened(page, tmp_path, width=320, dark=is_dark)
+    assert re.search("<title>(.*)</title>", seen.dom)[1] == f"true,{colour},left"
+    assert seen.requests == []
 
 
 def test_nothing_is_imported_for_cards_before_one_is_shown():

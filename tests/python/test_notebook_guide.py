@@ -1,9 +1,11 @@
 """The guide for notebooks: every block runs, and its pictures are of what it says."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from cli_tools import call
 
 import dataset_rt
 
@@ -12,7 +14,7 @@ GUIDE = ROOT / "docs/guides/notebooks.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def test_every_block_runs(tmp_path, monkeypatch, capsys):
+def test_every_block_runs(tmp_path, monkeypatch):
     pytest.importorskip("altair", reason="needs the extra `plot`")
     monkeypatch.chdir(tmp_path)
     scope = {}
@@ -25,6 +27,9 @@ def test_every_block_runs(tmp_path, monkeypatch, capsys):
     assert scope["darkest"].height > 0
     assert "runtime closed" in scope["dataset"]._repr_html_()
     assert dataset_rt.verify_cache("caches/digits", level="deep")
+    commands = re.findall(r"^dataset-rt (.*)$", GUIDE.read_text(), re.MULTILINE)
+    assert [call(*shlex.split(command)).code for command in commands] == [0]
+    assert (tmp_path / "report.html").exists()
 
 
 def test_pictures_are_small_and_each_has_its_place():

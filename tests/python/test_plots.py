@@ -248,6 +248,35 @@ def test_extra_and_identity_columns_have_charts(weighted):
         assert not drawn(weighted.plot.draws(column, 50)).is_empty()
 
 
+@pytest.mark.filterwarnings("error")
+def test_values_of_any_type_are_named(weighted):
+    table = weighted.get_metadata()
+    nan = pl.when(pl.col("user") > 50).then(float("nan")).otherwise(pl.col("user") % 2)
+    weighted.update_metadata(
+        table.with_columns(
+            f=nan,
+            tags=pl.concat_list(pl.col("user") % 2, pl.lit(7, pl.Int64)),
+            pair=pl.struct(x=pl.col("user") % 2),
+            day=pl.date(2024, 1, 31),
+            raw=pl.lit(b"\xff"),
+        )
+    )
+    named = {
+        "f": ["0", "1", "nan"],
+        "tags": ["[0, 7]", "[1, 7]"],
+        "pair": ["{'x': 0}", "{'x': 1}"],
+        "day": ["2024-01-31"],
+        "raw": ["b'\\xff'"],
+    }
+    for column, values in named.items():
+        chart = weighted.plot.class_balance(column)
+        assert sorted(drawn(chart)["value"].unique()) == values
+        found = of(weighted.plot.draws(column, 3000), "drawn")
+        assert sorted(found) == values
+        assert sum(found.values()) == pytest.approx(1)
+        assert min(found.values()) > 0
+
+
 def test_hostile_names_and_values_are_harmless_and_stay_apart(weighted):
     chart = weighted.plot.class_balance(HOSTILE)
     assert drawn(chart)["value"].n_unique() == 3

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import polars as pl
+
 from dataset_rt.html import AnyContent, Markup, details, note, table
 from dataset_rt.text import counted
 
 _UNFOLDED_MAX = 12
 _ROWS_MAX = 500
+
+
+def type_name(dtype: pl.DataType) -> str:
+    """Return the name of a Polars type, times without the names of their parameters."""
+    if isinstance(dtype, pl.Datetime):
+        zone = f", {dtype.time_zone}" if dtype.time_zone else ""
+        return f"Datetime({dtype.time_unit}{zone})"
+    if isinstance(dtype, pl.Duration):
+        return f"Duration({dtype.time_unit})"
+    return str(dtype)
 
 
 def columns_table(columns: Sequence[tuple[AnyContent, AnyContent, AnyContent]]) -> Markup:

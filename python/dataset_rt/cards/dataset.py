@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt.cache import open_cache
-from dataset_rt.cards.columns import columns_table
+from dataset_rt.cards.columns import columns_table, type_name
 from dataset_rt.cards.guarded import card_of
 from dataset_rt.cards.weights import Weights, weights_of
 from dataset_rt.errors import DatasetRTError
@@ -131,7 +131,7 @@ def _columns(dataset: CachedDataset) -> list[tuple[str, str, str]]:
     types = pl.DataFrame(pa.schema(dataset._native.face()).empty_table()).schema
     at_weight = list(types).index("weight")
     return [
-        (name, str(dtype), "extra" if place > at_weight else "")
+        (name, type_name(dtype), "extra" if place > at_weight else "")
         for place, (name, dtype) in enumerate(types.items())
         if name not in _IDENTITY
     ]

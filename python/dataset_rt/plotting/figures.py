@@ -245,7 +245,7 @@ def _labelled(found: pl.DataFrame, by: str) -> Shares:
         shown = shown.sort("value", nulls_last=True)
     else:
         shown = shown.sort(["rows", "value"], descending=[True, False], nulls_last=True)
-    labels = _distinct([value_text(value, _LABEL_CELLS_MAX) for value in shown["value"]])
+    labels = _distinct([value_text(value, _LABEL_CELLS_MAX) for value in shown["value"].to_list()])
     return Shares(
         shown.with_columns(pl.Series("value", labels, dtype=pl.String)),
         others.drop("value").sum().row(0, named=True),
