@@ -51,8 +51,10 @@ class VerificationReport:
         level: How much was checked.
         ok: Whether the cache may be used.
         findings: Every broken rule.
-        files_checked: Number of files looked into.
-        bytes_checked: Number of bytes read and compared.
+        files_checked: Number of files looked into: those that are there.
+        bytes_checked: Number of bytes read; `"deep"` reads most files twice.
+        is_complete: Whether all that the level asks for was checked: what a file that is missing,
+            cut or no Arrow file leaves out is the comparison of structures and rows.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class VerificationReport:
     findings: tuple[Finding, ...]
     files_checked: int
     bytes_checked: int
+    is_complete: bool = True
 
     def __bool__(self) -> bool:
         """Return `ok`, so that `if verify_cache(path)` means what it says."""
@@ -120,4 +123,5 @@ def verify_cache(path: AnyPath, level: VerificationLevel = "quick") -> Verificat
         findings=tuple(Finding(**finding) for finding in report["findings"]),
         files_checked=report["files_checked"],
         bytes_checked=report["bytes_checked"],
+        is_complete=report["is_complete"],
     )

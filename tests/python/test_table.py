@@ -231,6 +231,16 @@ def test_tables_of_other_libraries_are_accepted(dataset):
         assert rows(dataset) == list(range(48, -1, -2)), type(other)
 
 
+def test_dates_come_back_from_pandas(runtime, tmp_path):
+    pytest.importorskip("pandas")
+    days = [date(1969, 12, 31), None, date(2024, 2, 29)]
+    samples = [drt.CacheInput(b"x", {"day": day}) for day in days]
+    dataset = opened(runtime, written(runtime, tmp_path / "days", samples))
+    dataset.update_metadata(dataset.get_metadata().to_pandas().iloc[::-1])
+    assert dataset.get_metadata()["day"].to_list() == days[::-1]
+    assert dataset.get_metadata()["day"].dtype == pl.Date
+
+
 def test_sliced_and_chunked_tables_are_accepted(dataset):
     arrow = dataset.get_metadata().to_arrow()
     dataset.update_metadata(pa.concat_tables([arrow.slice(40, 5), arrow.slice(3, 1), arrow[:0]]))

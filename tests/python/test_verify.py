@@ -100,6 +100,29 @@ def test_several_damages_give_several_findings(broken):
     assert files >= {"index.bin", "metadata.arrow"}
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_check_that_damage_ends_early_says_so(broken, pristine, level):
+    flipped = (broken / "shards" / "000000.arrow").read_bytes()
+    put(broken / "shards" / "000000.arrow", bytes([flipped[0]]) + flipped[1:-1] + b"?")
+    damage(broken / "metadata.arrow", "missing")
+    report = drt.verify_cache(broken, level=level)
+    assert not report.is_complete
+    assert report.files_checked == len(files_of(pristine)) - 1
+    whole = drt.verify_cache(pristine, level=level)
+    assert whole.is_complete
+    assert whole.files_checked == len(files_of(pristine))
+
+
+def test_a_damaged_payload_ends_no_check(broken):
+    shard = broken / "shards" / "000000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[content.index(b"payload-")] ^= 1
+    put(shard, bytes(content))
+    report = drt.verify_cache(broken, level="deep")
+    assert not report.ok
+    assert report.is_complete
+
+
 def test_extra_files_are_ignored(broken):
     (broken / "note.txt").write_text("mine")
     (broken / "shards" / ".DS_Store").write_text("")

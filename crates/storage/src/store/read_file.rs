@@ -175,7 +175,9 @@ fn not_a_file(path: &Path) -> Error {
 }
 
 /// Magic numbers of `statfs(2)` whose mapped files may fail with SIGBUS when a server does.
-const NETWORK_MAGICS: [u64; 10] = [
+///
+/// Those of Linux's `magic.h`, and of file systems outside of the kernel as GNU coreutils has them.
+const NETWORK_MAGICS: [u64; 13] = [
     0x6969,      // NFS
     0xff53_4d42, // CIFS
     0xfe53_4d42, // SMB 2
@@ -186,6 +188,9 @@ const NETWORK_MAGICS: [u64; 10] = [
     0x0102_1997, // 9p
     0x00c3_6400, // Ceph
     0x5346_414f, // AFS
+    0x1983_0326, // BeeGFS
+    0x2003_0528, // OrangeFS
+    0xaad7_aaea, // PanFS
 ];
 
 fn is_on_network(file: &File) -> bool {

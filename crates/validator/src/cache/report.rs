@@ -60,9 +60,11 @@ pub struct Report {
     pub ok: bool,
     /// Broken rules, at most 1,000.
     pub findings: Vec<Finding>,
-    /// Files looked at.
+    /// Whether everything that the level asks for was looked at: damage may end a check early.
+    pub is_complete: bool,
+    /// Files looked at: those that are there.
     pub files_checked: u64,
-    /// Bytes read.
+    /// Bytes read; level deep reads most files twice.
     pub bytes_checked: u64,
 }
 
@@ -73,6 +75,7 @@ impl Report {
             level: level.to_owned(),
             ok: true,
             findings: Vec::new(),
+            is_complete: true,
             files_checked: 0,
             bytes_checked: 0,
         }

@@ -69,7 +69,10 @@ pub fn verify_cache_attended(
 ) -> Result<Report> {
     for _ in 0..REPLACEMENTS_MAX {
         let mut report = Report::new(path.display().to_string(), level.as_str());
-        let Some(bytes) = read_manifest(path, &mut report)? else { return Ok(report) };
+        let Some(bytes) = read_manifest(path, &mut report)? else {
+            report.is_complete = false;
+            return Ok(report);
+        };
         check(path, level, &bytes, &mut report, attend)?;
         // A writer may have exchanged the cache: half of the files looked at were of another one.
         let is_same = || read_file(&path.join(MANIFEST_FILE), MANIFEST_BYTES_MAX);
@@ -96,6 +99,7 @@ fn check(
 ) -> Result<()> {
     report.files_checked += 1;
     report.bytes_checked += bytes.len() as u64;
+    report.is_complete = false;
     let Some(manifest) = check_manifest(bytes, report)? else { return Ok(()) };
     let is_whole = check_sizes(path, &manifest, report)?;
     if level >= Level::Full {
@@ -104,9 +108,11 @@ fn check(
     if is_whole.iter().all(|whole| *whole) {
         check_index_header(path, &manifest, report)?;
         let files = ArrowFiles::new(path, &manifest)?;
-        if files.check(report, attend)? && level == Level::Deep {
+        let is_sound = files.check(report, attend)?;
+        if is_sound && level == Level::Deep {
             check_rows(path, &manifest, &files, report, attend)?;
         }
+        report.is_complete = is_sound && !report.is_full();
     }
     Ok(())
 }

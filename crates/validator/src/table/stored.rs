@@ -21,7 +21,7 @@ pub(super) enum Conversion {
     /// Another integer type: exact, or an error for the value that does not fit.
     Integer,
     /// Another time unit: exact, or an error for the value that does not fit. Polars has no
-    /// seconds, so what it shows must find its way back.
+    /// seconds and pandas no days, so what they show must find its way back.
     Unit,
     /// Dictionary codes are replaced by the values they name.
     Unpack,
@@ -39,8 +39,8 @@ impl Conversion {
     /// Decides from the types alone.
     ///
     /// # Errors
-    /// `InvalidInput` when the types are not the same up to integer width and string and binary
-    /// forms.
+    /// `InvalidInput` when the types are not the same up to integer width, time unit and forms of
+    /// strings and binaries.
     pub(super) fn find(column: &StoredColumn, found: &DataType) -> Result<Self> {
         direct(&column.column_type, found)
             .or_else(|| match found {
@@ -100,6 +100,9 @@ fn direct(stored: &ColumnType, found: &DataType) -> Option<Conversion> {
         }
         _ if *found == stored.to_arrow() => Some(Conversion::Keep),
         (ColumnType::Timestamp(_, zone), DataType::Timestamp(_, found)) if zone == found => {
+            Some(Conversion::Unit)
+        }
+        (ColumnType::Date32, DataType::Date64 | DataType::Timestamp(_, None)) => {
             Some(Conversion::Unit)
         }
         _ if found.is_integer() && stored.to_arrow().is_integer() => Some(Conversion::Integer),

@@ -101,6 +101,9 @@ fn every_equal_form_of_a_stored_column_is_accepted() {
         ("at", time(TimeUnit::Second), time(TimeUnit::Microsecond)),
         ("at", time(TimeUnit::Nanosecond), time(TimeUnit::Microsecond)),
         ("at", time_codes, time(TimeUnit::Microsecond)),
+        ("day", DataType::Date64, DataType::Date32),
+        ("day", DataType::Timestamp(TimeUnit::Millisecond, None), DataType::Date32),
+        ("day", DataType::Timestamp(TimeUnit::Nanosecond, None), DataType::Date32),
         ("nothing", DataType::Utf8, DataType::Null),
         ("nothing", DataType::Float64, DataType::Null),
     ];

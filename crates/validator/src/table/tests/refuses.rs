@@ -1,9 +1,10 @@
 //! Every way a table can be wrong, and the words the user reads then.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
+use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
 use arrow_array::{
-    Date64Array, Float32Array, Int32Array, TimestampMillisecondArray, TimestampNanosecondArray,
+    Float32Array, Int32Array, TimestampMillisecondArray, TimestampNanosecondArray,
+    TimestampSecondArray,
 };
 use arrow_cast::cast;
 use arrow_schema::DataType;
@@ -147,7 +148,6 @@ fn stored_types_may_not_change() {
         ("score", DataType::Float32, "float64"),
         ("split", DataType::LargeBinary, "large_utf8"),
         ("kept", DataType::Int8, "bool"),
-        ("day", DataType::Date64, "date32"),
         ("at", DataType::Timestamp(TimeUnit::Microsecond, None), "timestamp[us, UTC]"),
         ("at", DataType::Int64, "timestamp[us, UTC]"),
         ("day", DataType::Int32, "date32"),
@@ -161,8 +161,26 @@ fn stored_types_may_not_change() {
     }
     let zone = TimestampMillisecondArray::from(vec![0; 340]).with_timezone("Europe/Berlin");
     assert_says(&caches.refuse(&put("at", Arc::new(zone)), &[]), &["Europe/Berlin"]);
-    let dates = Date64Array::from(vec![0; 340]);
-    assert_says(&caches.refuse(&put("day", Arc::new(dates)), &[]), &["Date64"]);
+    let zone = TimestampMillisecondArray::from(vec![0; 340]).with_timezone("UTC");
+    assert_says(&caches.refuse(&put("day", Arc::new(zone)), &[]), &["UTC", "date32"]);
+}
+
+#[test]
+fn times_of_day_in_a_column_of_dates() {
+    let caches = Caches::new();
+    let whole = caches.whole();
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    let midnights = cast(whole.column_by_name("day").unwrap(), &seconds).unwrap();
+    let midnights = midnights.as_primitive::<TimestampSecondType>();
+    let times: TimestampSecondArray = midnights
+        .iter()
+        .enumerate()
+        .map(|(i, time)| time.map(|t| t + i64::from(i == 22)))
+        .collect();
+    let table = put("day", Arc::new(times));
+    let error = caches.refuse(&table, &[]);
+    assert_says(&error, &["\"day\", row 22", "00:00:01", "expected", "edited="]);
+    assert_says(&caches.refuse(&table, &["day"]), &["\"day\", row 22", "fits date32"]);
 }
 
 #[test]
