@@ -100,6 +100,7 @@ def main(output: Path) -> None:
                 (cache,) = dataset.cache_paths
     stored = drt.open_cache(cache).metadata()
     print(f"{stored.height} texts of {stored['file'].n_unique()} files")
+    once = []
     for by_file in (False, True):
         table = with_folds(dataset.get_metadata(), by_file=by_file)
         validated, scores = [], []
@@ -108,12 +109,10 @@ def main(output: Path) -> None:
             ids, right = validate(model, cache, table.filter(fold=fold))
             validated += ids
             scores.append(right)
-        once = sorted(validated) == list(range(stored.height))
-        print(
-            f"folds by {'file' if by_file else 'text'}:  "
-            + " ".join(f"{right:.1%}" for right in scores)
-            + f",  mean {np.mean(scores):.1%},  each text validated once: {once}"
-        )
+        once.append(sorted(validated) == list(range(stored.height)))
+        each = " ".join(f"{right:.1%}" for right in scores)
+        print(f"folds by {'file' if by_file else 'text'}:  {each},  mean {np.mean(scores):.1%}")
+    print(f"each text was validated once by text: {once[0]}, by file: {once[1]}")
 
 
 if __name__ == "__main__":

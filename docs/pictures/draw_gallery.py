@@ -51,7 +51,7 @@ def save(figure: Any, name: str) -> None:
         figure.savefig(PICTURES / name, metadata={"Date": None})
     else:
         drawn = io.BytesIO()
-        figure.savefig(drawn, dpi=160)
+        figure.savefig(drawn, dpi=140)
         colours = Image.open(drawn).quantize(256, method=Image.Quantize.FASTOCTREE)
         colours.save(PICTURES / name, optimize=True)
     plt.close(figure)
@@ -61,11 +61,12 @@ def draw_balancing(directory: Path) -> None:
     """The beginning of both streams as it comes, rare images framed."""
     scope = run("images_balanced", directory)
     dataset = drt.open_dataset(directory / "caches/train", seed=scope["SEED"], shuffle=True)
-    rows, columns = 2, 14
-    figure, panels = plt.subplots(2, 1, figsize=(WIDTH, 2.7), layout="constrained")
+    rows, columns = 3, 10
+    figure, panels = plt.subplots(2, 1, figsize=(WIDTH, 4.5), layout="constrained")
     for name, axes in zip(("all weights equal", "weight = 1 / class size"), panels, strict=True):
         if axes is panels[1]:
             scope["balance"](dataset)
+            dataset.set_epoch(0)
         rare = 0
         for place, sample in zip(range(rows * columns), dataset, strict=False):
             top, left = place // columns * 36, place % columns * 36
