@@ -15,7 +15,7 @@ from conftest import directory_digest, numbered, put, run_script, written
 import dataset_rt as drt
 
 COMMANDS = ["inspect", "head", "stats", "verify", "repair", "diff", "cat", "sample", "bench"]
-COMMANDS += ["unfinished", "help"]
+COMMANDS += ["unfinished", "help", "report"]
 
 
 @pytest.mark.parametrize("arguments", [[], *[[name] for name in COMMANDS]], ids=str)

@@ -104,7 +104,7 @@ def report(  # noqa: PLR0917 - options have names
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write one HTML file for people: contents, draws, samples, state.
+    """Write one HTML file that shows a cache.
 
     The file needs no network and runs no script. It shows columns and their distributions, shares
     of classes as stored, weighed and really drawn, some samples with thumbnails of pictures, and

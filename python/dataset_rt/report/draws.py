@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from dataset_rt.errors import InvalidInputError
 from dataset_rt.inspection.draws import draw, shares_of, weigh
 from dataset_rt.report.facts import ClassShare, DrawFacts
 from dataset_rt.report.values import text_of
@@ -44,7 +45,10 @@ def draws_of(
         DatasetRTError: The cache cannot be opened.
     """
     dataset = open_dataset(path, seed=seed, shuffle=True, sampling=sampling)
-    weigh(dataset, balance, weight_by)
+    try:
+        weigh(dataset, balance, weight_by)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"weights from {weight_by or balance}: {error}") from error
     table = dataset.get_metadata()
     dataset.set_epoch_len(draws or min(table.height, DRAWS_MAX))
     drawn = draw(dataset, lambda _: None)
