@@ -50,7 +50,7 @@ def draw(shown: Any, path: Path) -> None:
                 "--hide-scrollbars",
                 "--blink-settings=preferredColorScheme=1",
             ),
-            *("--force-device-scale-factor=2", "--window-size=560,1200"),
+            *("--force-device-scale-factor=1.5", "--window-size=620,1200"),
             *(f"--screenshot={path}", page.as_uri()),
         ],
         check=True,
@@ -58,8 +58,9 @@ def draw(shown: Any, path: Path) -> None:
     )
     with Image.open(path) as whole:
         picture = whole.convert("RGB")
-    left, top, right, bottom = ImageChops.invert(picture).getbbox() or (0, 0, 1, 1)
-    picture.crop((0, 0, right + left, bottom + top)).save(path, optimize=True)
+    _, top, _, bottom = ImageChops.invert(picture).getbbox() or (0, 0, 1, 1)
+    # About as wide as a page, so that its letters are as large as those of the page.
+    picture.crop((0, 0, picture.width, bottom + top)).save(path, optimize=True)
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ from dataset_rt.html import (
     fragment,
     histogram,
     note,
-    paired_bars,
     progress_bar,
     table,
     tiles,
@@ -73,7 +72,6 @@ def everything(value):
         facts([(value, value)]),
         table([value, ">" + value], [[value, value]]),
         bars([(value, 1)]),
-        paired_bars([(value, 1, 2)], (value, value)),
         histogram([Bin(0, 1, 1)], form=lambda _: value, noun=value, axis=value),
         details(value, note(value)),
         element("a", {"title": value}, value),
@@ -125,15 +123,6 @@ def test_of_many_categories_the_largest_are_shown_and_the_others_summed():
     found = Reader(bars(rows, rows_max=4)).texts
     assert found[::3] == ["c99", "c199", "c299", "other (297)"]
     assert found[-2] == f"{3 * sum(range(99)):,}"
-    pairs = Reader(paired_bars([(name, i / 9, 1) for name, i in rows], ("x", "y"), rows_max=2))
-    assert pairs.texts[-3] == "other (299)"
-    assert pairs.texts[-1] == "29900.0%"
-
-
-def test_pairs_have_one_scale():
-    html = paired_bars([("a", 0.5, 0.25), ("b", 0, 0.125)], ("weight", "drawn"))
-    assert widths(html) == [100, 50, 25]
-    assert Reader(html).texts == ["weight", "drawn", "a", "50.0%", "25.0%", "b", "0.0%", "12.5%"]
 
 
 def test_histograms_are_as_high_as_their_numbers_and_say_them():

@@ -2,7 +2,7 @@
 
     markup.py   what is HTML and what is text: text is always escaped
     tables.py   tiles, facts, tables, badges
-    bars.py     bars of shares, pairs of bars, progress
+    bars.py     bars of shares, progress
     histogram.py  histograms
     style.py    the one style sheet, in light and dark, and what wraps a fragment
 
@@ -25,7 +25,7 @@ around it, and is never wider than its place: wide tables scroll in themselves.
 Knows nothing of caches and datasets.
 """
 
-from dataset_rt.html.bars import bars, paired_bars, progress_bar
+from dataset_rt.html.bars import bars, progress_bar
 from dataset_rt.html.histogram import Bin, histogram
 from dataset_rt.html.markup import AnyContent, Markup, content, element, joined
 from dataset_rt.html.style import fragment, style_sheet
@@ -46,7 +46,6 @@ __all__ = [
     "histogram",
     "joined",
     "note",
-    "paired_bars",
     "progress_bar",
     "style_sheet",
     "table",

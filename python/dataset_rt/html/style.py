@@ -61,14 +61,11 @@ color:inherit}
 .drt.drt.drt .drt-bars{width:100%}
 .drt.drt.drt .drt-bars th{max-width:14em;width:1%;white-space:nowrap;overflow:hidden;
 text-overflow:ellipsis}
-.drt.drt.drt .drt-bars th.drt-right{font-size:.9em;max-width:none}
 .drt.drt.drt .drt-bars td.drt-right{width:1%}
 .drt.drt.drt .drt-bars-cell{width:100%;min-width:5em;vertical-align:middle}
 .drt-bar{height:.72em;border-radius:2px}
-.drt-bar+.drt-bar{margin-top:2px}
-.drt-bar.drt-first,.drt-bar.drt-second{min-width:2px}
-.drt-first{background:var(--drt-first)}.drt-second{background:var(--drt-second)}
-.drt-dot{display:inline-block;width:.7em;height:.7em;border-radius:2px;margin-right:.4em}
+.drt-bar.drt-first{min-width:2px}
+.drt-first{background:var(--drt-first)}
 .drt-track{height:.6em;border-radius:.3em;background:rgba(127,127,127,.25);overflow:hidden}
 .drt-track .drt-bar{height:100%}
 .drt-unknown{background:repeating-linear-gradient(90deg,var(--drt-first) 0 1em,
