@@ -74,7 +74,7 @@ white-space:pre-wrap;overflow-wrap:anywhere;align-self:stretch}
 .shares .tick{position:absolute;top:0;bottom:0;width:2px;margin-left:-1px;
 background:var(--drt-second)}
 .shares th[scope=row]{max-width:15em;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.report .shares td{vertical-align:middle}
+.report .shares td,.report .shares th{vertical-align:middle}
 .report .shares tbody tr:nth-child(odd){background:none}
 .keys{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:12px}
 .keys i{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;
