@@ -23,8 +23,13 @@ NATIVE_MISSING := $(if $(wildcard python/dataset_rt/_native*.so),,missing)
 # The store that fails on purpose, for fault tests.
 FEATURES := dataset_rt_storage/faults
 
+DOCS := $(VENV)-docs/bin
+# A notice about the future of MkDocs at every build: decision 0024 has it.
+export NO_MKDOCS_2_WARNING := 1
+
 .PHONY: help demo test torch order-matrix build lint-rust test-rust conformance lint-python types test-python \
-	fuzz bench bench-quick bench-scale bench-workers bench-micro format lock package licences clean missing
+	fuzz bench bench-quick bench-scale bench-workers bench-micro format lock package licences \
+	docs docs-serve clean missing
 # The steps share one target directory and one screen.
 .NOTPARALLEL:
 
@@ -35,6 +40,8 @@ help:
 	@echo "make build   environment and compiled module only"
 	@echo "make format  format Rust and Python"
 	@echo "make conformance  two more Rust decoders read the golden caches"
+	@echo "make docs    the documentation site in target/site, its links checked"
+	@echo "make docs-serve  the same on a port of this machine, made anew at every change"
 	@echo "make order-matrix  every way through PyTorch delivers one order, about 10 minutes"
 	@echo "make fuzz    every fuzz target for FUZZ_SECONDS (60) each, two at a time"
 	@echo "make bench   measure ourselves, the machine and the peers, about 28 minutes"
@@ -50,7 +57,7 @@ help:
 demo: build
 	$(BIN)/python examples/digits.py
 
-test: build lint-rust test-rust conformance fuzz lint-python types test-python
+test: docs build lint-rust test-rust conformance fuzz lint-python types test-python
 	@echo "All checks and tests passed."
 
 build: $(VENV)/native.stamp
@@ -131,6 +138,20 @@ bench-micro: build
 	cargo bench --locked --benches -p dataset_rt_sampler -p dataset_rt_storage -p dataset_rt_validator
 	$(BIN)/python -m pytest benchmarks/micro.py $(MICRO)
 
+# Reads sources alone: neither Rust nor our environment is needed, 190 MB for its own. Seconds, so
+# that `make test` has it: a link dies where a page is renamed, which may be in any change.
+docs: $(VENV)-docs/docs.stamp
+	$(DOCS)/mkdocs build --strict
+	$(DOCS)/python website/check.py target/site
+
+docs-serve: $(VENV)-docs/docs.stamp
+	$(DOCS)/mkdocs serve --watch python --watch website
+
+$(VENV)-docs/docs.stamp: requirements/docs.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(DOCS)/python -m pip install --quiet --requirement requirements/docs.txt
+	@touch $@
+
 format: $(VENV)/dependencies.stamp
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/engine/Cargo.toml
@@ -149,6 +170,11 @@ lock:
 	$(VENV)-lock/bin/python -m pip freeze | grep -vxFf requirements/dev.txt; } \
 	> requirements/torch.txt
 	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --requirement requirements/docs.in
+	{ echo "# Made by 'make lock' from docs.in; do not edit."; \
+	$(VENV)-lock/bin/python -m pip freeze; } > requirements/docs.txt
+	rm -rf $(VENV)-lock
 
 # The wheel is built from the source archive, so that both are known to build. Not --locked: cargo
 # drops from the lock file what the archive leaves out, and keeps every other pin.
@@ -165,4 +191,4 @@ licences:
 
 clean:
 	cargo clean
-	rm -rf $(VENV) demo_output dist python/dataset_rt/_native*.so
+	rm -rf $(VENV) $(VENV)-docs demo_output dist python/dataset_rt/_native*.so

@@ -5,6 +5,33 @@
                                                     get_metadata v   | update_metadata
                                                               Polars table
 
+A short tour:
+
+    >>> class Letters:                                # anything with a name that yields samples
+    ...     name = "letters"
+    ...     fingerprint = "v1"                        # version of the preprocessing
+    ...
+    ...     def __iter__(self):
+    ...         for letter in "abc":
+    ...             yield CacheInput(letter.encode(), {"vowel": letter in "aeiou"})
+    >>> runtime = DatasetRuntime()
+    >>> made = runtime.from_cache_sources(            # written once, reused from then on
+    ...     Letters(), "caches", reader_config=ReaderConfig(seed=7)
+    ... )
+    >>> dataset = made.dataset
+    >>> table = dataset.get_metadata()                # Polars: filter, join, weigh, repeat
+    >>> dataset.update_metadata(table.filter("vowel"))
+    >>> [sample.data for sample in dataset]           # deterministic, resumable: state_dict()
+    [b'a']
+
+To go on: `DatasetRuntime`, `CachedDataset` and `ReaderConfig` have most of it. `open_dataset` is
+one line for notebooks, `open_cache` a look without a runtime, `verify_cache` a check. What a source
+may have: `CacheSource`, `HasFingerprint`, `HasTransform` and their like; `sources` imports files of
+other libraries, `exporters` goes the other way. Every error is a `DatasetRTError` whose class says
+what to do. Further examples have a small cache at hand, whose directory they call cache.
+
+Where to find it:
+
 sources/         what feeds a cache, importers of other libraries' files among it
 exporters/       what comes out of a cache as something else
 runtime.py       DatasetRuntime: writes caches, opens datasets
@@ -12,6 +39,7 @@ writing.py       what becomes of the sources of one call
 processes/       preprocessing by several processes
 config/          settings of writing and reading
 dataset.py       CachedDataset: order, table, samples
+saving.py        its methods that keep it in a directory
 torch_faces/     loaders and streams for PyTorch
 launcher.py      which rank this process is
 arrays.py        payload_array: payloads as NumPy arrays and tensors
@@ -21,8 +49,11 @@ report/          write_report: one HTML file that tells what a cache is
 unfinished.py    unfinished_writes: what interrupted writes left
 verification.py  verify_cache: does a cache obey its format
 repair.py        repair_cache, salvage_cache: what is left of a damaged cache
+plotting/        dataset.plot: charts
+cards/           what a notebook shows of these objects
 html/            tables, bars and histograms for notebooks and reports
 text.py          values as safe text and as JSON, for terminals and HTML
+field_docs.py    docstrings for the fields of named tuples
 errors.py        what is raised, and what to do about it
 """
 

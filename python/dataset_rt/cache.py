@@ -53,7 +53,7 @@ class Cache:
 
     @property
     def num_samples(self) -> int:
-        """Number of samples."""
+        """Number of samples in the cache."""
         return self._native.num_samples
 
     @property
@@ -127,6 +127,12 @@ class Cache:
                 f"no sample {row} in {self.path}: 0 <= i < {self.num_samples}"
             )
         return pa.py_buffer(self._native.payload(row))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: sizes, columns, missing files; never raises."""
+        from dataset_rt.cards.cache import cache_card  # noqa: PLC0415 - notebooks only
+
+        return cache_card(self)
 
     def __repr__(self) -> str:
         """Path, size and identity."""

@@ -14,23 +14,25 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt import pickled
-from dataset_rt.arguments import AnyPath, to_count, to_integer, to_json, to_names, to_path
+from dataset_rt.arguments import to_count, to_integer, to_json, to_names
 from dataset_rt.errors import InvalidInputError, SampleNotFoundError
 from dataset_rt.frames import AnyArrowTable, refuse_unsendable, to_stream_exporter
 from dataset_rt.launcher import world_of
 from dataset_rt.samples import CachedSample
+from dataset_rt.saving import Saving
 from dataset_rt.scan import scan_face
 from dataset_rt.torch_faces.methods import TorchFaces
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
     from dataset_rt.config import ReaderConfig
+    from dataset_rt.plotting import DatasetPlots
     from dataset_rt.runtime import DatasetRuntime
 
 _U64_MAX = 2**64 - 1
 
 
-class CachedDataset(TorchFaces):
+class CachedDataset(TorchFaces, Saving):
     """Caches as one dataset with an active table, read in a reproducible order.
 
     Made by `DatasetRuntime.cached_dataset`, `DatasetRuntime.from_cache_sources` or
@@ -158,6 +160,12 @@ class CachedDataset(TorchFaces):
         Raises:
             TypeError: An argument is not an integer.
             SampleNotFoundError: No sample has this identity (an `IndexError`).
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> sample = dataset[1]
+            >>> dataset.get_item(sample.cache_id, sample.sample_id) == sample
+            True
         """
         found = self._native.item_at_hand(cache_id, sample_id)
         if found is not None:
@@ -178,6 +186,10 @@ class CachedDataset(TorchFaces):
             `(active rows, columns)`: `cache_id` (UInt64), `sample_id` (UInt64), stored columns in
             source order, `weight` (Float64), extra columns. Fixed-width stored columns share the
             buffers of the caches; strings cost Polars 16 bytes a row.
+
+        Example:
+            >>> open_dataset(cache).get_metadata().drop("cache_id").rows(named=True)[1]
+            {'sample_id': 1, 'position': 1, 'weight': 1.0}
         """
         return pl.DataFrame(self._native.table())
 
@@ -271,6 +283,16 @@ class CachedDataset(TorchFaces):
 
         Args:
             n: Samples per epoch, of all ranks together: at least 1, also more than there are rows.
+
+        Raises:
+            TypeError: `n` is not an integer.
+            InvalidInputError: It is below 1.
+
+        Example:
+            >>> dataset = open_dataset(cache, shuffle=True)
+            >>> dataset.set_epoch_len(5)
+            >>> len(list(dataset))
+            5
         """
         self._native.set_epoch_len(to_count(n, "epoch length n", minimum=1))
 
@@ -284,6 +306,16 @@ class CachedDataset(TorchFaces):
 
         Args:
             e: Number of the next iterator's epoch, from 0.
+
+        Raises:
+            TypeError: `e` is not an integer.
+            InvalidInputError: It is negative.
+
+        Example:
+            >>> dataset = open_dataset(cache, shuffle=True)
+            >>> dataset.set_epoch(3)
+            >>> dataset.epoch
+            3
         """
         self._native.set_epoch(to_count(e, "epoch number e", minimum=0))
 
@@ -313,6 +345,7 @@ class CachedDataset(TorchFaces):
             drop_last: Leave out a short global batch at the end of an epoch, on all ranks.
 
         Raises:
+            TypeError: A number is not an integer.
             InvalidInputError: The rank is not in the world, no launcher names one, a batch is
                 empty, or this dataset is a share already.
 
@@ -366,104 +399,15 @@ class CachedDataset(TorchFaces):
             TypeError: `state` is no mapping.
             InvalidInputError: It is no state, or that of another table, seed, sampling mode or
                 version; the message names both values. Nothing was changed.
+
+        Example:
+            >>> dataset, again = open_dataset(cache), open_dataset(cache)
+            >>> first = next(iter(dataset))
+            >>> again.load_state_dict(dataset.state_dict())
+            >>> next(iter(again)).data
+            b'b'
         """
         self._native.load_state(to_json(state, "state"))
-
-    def save_state(self, path: AnyPath) -> None:
-        """Save what `state_dict` returns, and an edited table with it, in a directory.
-
-        A crash at any moment leaves what was saved before, or all of this. The untouched table is
-        not saved: it is in the caches. With several ranks, let one of them save.
-
-        Args:
-            path: The directory, made when it is missing: `state.json` and one Arrow IPC stream,
-                with digests of both.
-
-        Raises:
-            InvalidInputError: As `state_dict`.
-            UnavailableError: Another process or thread is saving there.
-            ExhaustedError: The disk is full.
-
-        Example:
-            >>> dataset = open_dataset(cache)
-            >>> first = next(iter(dataset))
-            >>> dataset.save_state(tmp_path / "checkpoint")
-            >>> again = open_dataset(cache)
-            >>> again.load_state(tmp_path / "checkpoint")
-            >>> [sample.data for sample in again]
-            [b'b']
-        """
-        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
-
-        saved_state.save_state(self, to_path(path, "path"))
-
-    def load_state(self, path: AnyPath) -> None:
-        """Take over table and place that `save_state` saved; the next iterator begins there.
-
-        The table passes the checks of `update_metadata`, with the columns that were edited then.
-
-        Args:
-            path: The directory.
-
-        Raises:
-            NotFoundError: Nothing was saved there, or its table is missing.
-            CorruptError: A file is not what was saved, to the byte.
-            UnsupportedError: Another version of the format saved it.
-            UnavailableError: Others save there all the time; one that saves meanwhile does no
-                harm: it is the old state, or the new one.
-            InvalidInputError: The state of another seed or sampling mode, or a table of other
-                caches. Nothing was changed, whatever the error.
-        """
-        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
-
-        saved_state.load_state(self, to_path(path, "path"))
-
-    def dump_config(self, path: AnyPath) -> None:
-        """Save everything but the position in a directory, for `from_config`.
-
-        Args:
-            path: The directory, made when it is missing: `config.json` with the paths and content
-                digests of the caches, the settings, the epoch length and the share of ranks, and
-                an edited table as an Arrow IPC stream. A crash leaves what was there before.
-
-        Raises:
-            UnavailableError: Another process or thread is saving there.
-            ExhaustedError: The disk is full.
-
-        Example:
-            >>> open_dataset(cache, seed=7).dump_config(tmp_path / "config")
-            >>> dataset = CachedDataset.from_config(tmp_path / "config")
-            >>> dataset.reader_config.seed
-            7
-        """
-        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
-
-        saved_state.dump_config(self, to_path(path, "path"))
-
-    @classmethod
-    def from_config(cls, path: AnyPath, *, runtime: DatasetRuntime | None = None) -> Self:
-        """Return a dataset equal to the one that `dump_config` saved, at the stream's beginning.
-
-        A cache is taken from its absolute path when the contents saved are there, else from the
-        place that has the same path relative to the directory: a moved tree works.
-
-        Args:
-            path: The directory.
-            runtime: Whose threads it uses; by default those of a runtime of its own.
-
-        Raises:
-            NotFoundError: No configuration there, or a cache with these contents in neither place;
-                the message names the digest and both.
-            CorruptError: A file is not what was saved, to the byte.
-            UnsupportedError: Another version of the format saved it.
-            UnavailableError: Others save there all the time.
-        """
-        from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
-        from dataset_rt.runtime import DatasetRuntime  # noqa: PLC0415 - it imports this module
-
-        threads = DatasetRuntime() if runtime is None else runtime
-        native, config = saved_state.from_config(to_path(path, "path"), threads)
-        return cls._wrap(native, config, threads)
 
     @property
     def order_fingerprint(self) -> str:
@@ -475,8 +419,19 @@ class CachedDataset(TorchFaces):
 
         Equal digests mean the same samples in the same order; cost grows with `stop - start`.
 
+        Args:
+            start: First position, from 0.
+            stop: Position behind the last, also beyond an epoch.
+
         Raises:
+            TypeError: A position is not an integer.
             InvalidInputError: `stop` is before `start`, or one of them is negative.
+
+        Example:
+            >>> dataset = open_dataset(cache, seed=7, shuffle=True)
+            >>> copy = open_dataset(cache, seed=7, shuffle=True)
+            >>> dataset.order_digest(0, 100) == copy.order_digest(0, 100)
+            True
         """
         first = to_count(start, "start", minimum=0)
         end = to_count(stop, "stop", minimum=0)
@@ -488,8 +443,30 @@ class CachedDataset(TorchFaces):
         """Return a seed for augmentations at stream position `k`, below 2**64.
 
         It depends on the position alone, so augmentations survive another number of workers.
+
+        Args:
+            k: Position in the stream, from 0: `epoch * len(dataset)` and on.
+
+        Raises:
+            TypeError: `k` is not an integer.
+            InvalidInputError: It is negative.
+
+        Example:
+            >>> dataset = open_dataset(cache, seed=7, shuffle=True)
+            >>> dataset.position_seed(3) == open_dataset(cache, seed=7).position_seed(3)
+            False
         """
         return self._native.position_seed(to_count(k, "position k", minimum=0))
+
+    @property
+    def plot(self) -> DatasetPlots:
+        """Altair charts: `weights()`, `class_balance(column)`, `payload_sizes()`, `draws(column)`.
+
+        They need `pip install 'dataset-rt[plot]'`.
+        """
+        from dataset_rt.plotting import DatasetPlots  # noqa: PLC0415 - imported when used
+
+        return DatasetPlots(self)
 
     @property
     def cache_paths(self) -> tuple[Path, ...]:
@@ -526,6 +503,12 @@ class CachedDataset(TorchFaces):
     def __deepcopy__(self, memo: dict[int, object]) -> CachedDataset:
         """Return `copy.copy(self)`: files, table and threads never change."""
         return self.__copy__()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: rows, order, weights, columns; bounded in cost, never raises."""
+        from dataset_rt.cards.dataset import dataset_card  # noqa: PLC0415 - notebooks only
+
+        return dataset_card(self)
 
     def __repr__(self) -> str:
         """Length, epoch, caches and the settings that touch the order."""

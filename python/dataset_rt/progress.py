@@ -1,7 +1,7 @@
 """Shows how a write goes on, where someone looks; knows nothing of writing.
 
-A terminal gets one line, redrawn in place; a notebook one display, updated in place; everything
-else (a file, a pipe, CI) gets nothing. No signal handlers, no threads.
+A terminal gets one line, redrawn in place; a notebook a bar, updated in place; everything else
+(a file, a pipe, CI) gets nothing. No signal handlers, no threads.
 """
 
 from __future__ import annotations
@@ -13,28 +13,51 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias
 
 OnProgress: TypeAlias = Callable[[int, int, bool], None]
 """Called with samples and payload bytes so far, and whether that was the last call."""
 
 _WIDTH_FALLBACK = 80
 _NAME_CELLS_MAX = 32
+_LINE_CELLS = 100
+
+
+class State(NamedTuple):
+    """How far the write of one source is.
+
+    Attributes:
+        name: Name of the source.
+        samples: Samples so far.
+        size_bytes: Payload bytes so far.
+        seconds: Time since the start.
+        total: Samples expected, `None` when unknown.
+        stage: `"stopped"` where the write ended before the source did.
+    """
+
+    name: str
+    samples: int
+    size_bytes: int
+    seconds: float
+    total: int | None
+    stage: Literal["running", "done", "stopped"]
+
+    @property
+    def expected(self) -> int | None:
+        """Samples expected; a length that was too small says nothing about the end any more."""
+        is_told = self.total is not None and self.total >= self.samples > 0
+        return self.total if is_told else None
 
 
 class Canvas(Protocol):
-    """A place that shows one text which is replaced again and again."""
+    """A place that shows one state which is replaced again and again."""
 
-    def width(self) -> int:
-        """Return the cells there are for the text."""
-        ...
-
-    def show(self, text: str) -> None:
+    def show(self, state: State) -> None:
         """Replace what is shown."""
         ...
 
-    def leave(self) -> None:
-        """Let what is shown stand; later output begins below."""
+    def leave(self, state: State) -> None:
+        """Let the last state stand; later output begins below."""
         ...
 
 
@@ -82,23 +105,16 @@ class Progress:
         self._canvas = canvas
         self._clock = clock
         self._started = clock()
-        self._is_open = False
+        self._shown: State | None = None
 
     def __call__(self, samples: int, size_bytes: int, finished: bool) -> None:
         """Draw; a canvas that broke (closed terminal) never stops the write."""
         seconds = self._clock() - self._started
+        stage: Literal["running", "done"] = "done" if finished else "running"
+        state = State(self._name, samples, size_bytes, seconds, self._total, stage)
         try:
-            text = render(
-                self._name,
-                samples,
-                size_bytes,
-                seconds,
-                total=self._total,
-                finished=finished,
-                width=self._canvas.width(),
-            )
-            self._canvas.show(text)
-            self._is_open = True
+            self._canvas.show(state)
+            self._shown = state
         except (OSError, ValueError):
             return
         if finished:
@@ -106,57 +122,48 @@ class Progress:
 
     def close(self) -> None:
         """Let the last state stand, so that what is printed next has a line of its own."""
-        if self._is_open:
-            self._is_open = False
+        if self._shown is not None:
+            last, self._shown = self._shown, None
             try:
-                self._canvas.leave()
+                self._canvas.leave(last if last.stage == "done" else last._replace(stage="stopped"))
             except (OSError, ValueError):
                 return
 
 
-def render(
-    name: str,
-    samples: int,
-    size_bytes: int,
-    seconds: float,
-    *,
-    total: int | None,
-    finished: bool,
-    width: int,
-) -> str:
+def line_of(state: State, width: int) -> str:
     """Return the line, at most `width` cells: parts are left out from the right when it is narrow.
 
-    Args:
-        name: Name of the source.
-        samples: Samples so far.
-        size_bytes: Payload bytes so far.
-        seconds: Time since the start.
-        total: Samples expected, `None` when unknown.
-        finished: Whether this is the last state; it shows the time taken instead of the rest.
-        width: Cells of the terminal.
+    The last state shows the time taken instead of the rest.
     """
-    # A length that was too small says nothing about the end any more.
-    expected = total if total is not None and total >= samples > 0 else None
+    line = _shorten(state.name, min(_NAME_CELLS_MAX, max(width // 3, 1)))
+    separator = ": "
+    for part in parts_of(state):
+        longer = f"{line}{separator}{part}"
+        if cells(longer) > width:
+            break
+        line, separator = longer, ", "
+    return _shorten(line, width)
+
+
+def parts_of(state: State) -> list[str]:
+    """Return what there is to say of a state besides its name, the most important first."""
+    _, samples, size_bytes, seconds, _, stage = state
+    expected = state.expected
     count = f"{samples:,}"
-    if expected is not None and not finished:
+    if expected is not None and stage != "done":
         count += f"/{expected:,} ({samples / expected:.0%})"
     parts = [f"{count} samples"]
-    if finished:
+    if stage == "done":
         parts.append(f"done in {_duration(seconds)}")
+    elif stage == "stopped":
+        parts.append(f"stopped after {_duration(seconds)}")
     elif expected is not None and seconds > 0:
         parts.append(f"ETA {_duration((expected - samples) * seconds / samples)}")
     if seconds > 0:
         parts.append(f"{samples / seconds:,.0f} samples/s")
         parts.append(f"{size_bytes / seconds / 1e6:,.1f} MB/s")
     parts.append(f"{size_bytes / 1e6:,.1f} MB")
-    line = _shorten(name, min(_NAME_CELLS_MAX, max(width // 3, 1)))
-    separator = ": "
-    for part in parts:
-        longer = f"{line}{separator}{part}"
-        if cells(longer) > width:
-            break
-        line, separator = longer, ", "
-    return _shorten(line, width)
+    return parts
 
 
 def cells(text: str) -> int:
@@ -221,7 +228,7 @@ class _TerminalCanvas:
         self._stream = stream
         self._cells_shown = 0
 
-    def width(self) -> int:
+    def _width(self) -> int:
         try:
             columns = os.get_terminal_size(self._stream.fileno()).columns
         except (OSError, ValueError):
@@ -229,15 +236,16 @@ class _TerminalCanvas:
         # The last column stays free: writing there wraps on some terminals.
         return (columns or _WIDTH_FALLBACK) - 1
 
-    def show(self, text: str) -> None:
+    def show(self, state: State) -> None:
+        width = self._width()
         encoding = self._stream.encoding or "ascii"
-        plain = text.encode(encoding, "replace").decode(encoding)
-        blanks = " " * (min(self._cells_shown, self.width()) - cells(plain))
+        plain = line_of(state, width).encode(encoding, "replace").decode(encoding)
+        blanks = " " * (min(self._cells_shown, width) - cells(plain))
         self._stream.write(f"\r{plain}{blanks}")
         self._stream.flush()
         self._cells_shown = cells(plain)
 
-    def leave(self) -> None:
+    def leave(self, state: State) -> None:  # noqa: ARG002 - the line stands as it is
         self._stream.write("\n")
         self._stream.flush()
         self._cells_shown = 0
@@ -262,15 +270,17 @@ class _NotebookCanvas:
 
         return cls(display)
 
-    def width(self) -> int:
-        return 100
+    def show(self, state: State) -> None:
+        from dataset_rt.cards.progress import progress_card  # noqa: PLC0415 - notebooks only
 
-    def show(self, text: str) -> None:
-        content = {"text/plain": text}
+        # A front end without HTML, such as a console, shows the line.
+        content = {"text/plain": line_of(state, _LINE_CELLS), "text/html": progress_card(state)}
         if self._handle is None:
             self._handle = self._display(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
 
-    def leave(self) -> None:
+    def leave(self, state: State) -> None:
+        if state.stage == "stopped":
+            self.show(state)
         self._handle = None

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+
+from dataset_rt.field_docs import with_field_docs
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
 
+_Kind = TypeVar("_Kind")
 
+
+def _says_what_failed(kind: type[_Kind]) -> type[_Kind]:
+    """Let `failed.path` and `failed.dataset` tell why there are none, instead of their names alone.
+
+    Checkers do not see it, and go on refusing names that a failure does not have.
+    """
+
+    def missing(self: CacheWriteError | CacheSourcesDatasetError, name: str) -> NoReturn:
+        raise AttributeError(f"a {kind.__name__} has no {name!r}; what failed: {self.message}")
+
+    kind.__getattr__ = missing  # type: ignore[attr-defined]
+    return kind
+
+
+@with_field_docs
 class CacheWriteSuccess(NamedTuple):
     """The cache of one source stands complete on disk.
 
@@ -25,7 +43,15 @@ class CacheWriteSuccess(NamedTuple):
     status: Literal["written", "reused", "resumed"]
     samples_reused: int = 0
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import result_card  # noqa: PLC0415 - notebooks only
 
+        return result_card(self)
+
+
+@_says_what_failed
+@with_field_docs
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
 
@@ -43,11 +69,18 @@ class CacheWriteError(NamedTuple):
     message: str
     exception: BaseException | None = None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import result_card  # noqa: PLC0415 - notebooks only
+
+        return result_card(self)
+
 
 CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """The outcome of one source."""
 
 
+@with_field_docs
 class CacheSourcesDatasetSuccess(NamedTuple):
     """At least one source has a cache, and the loaded caches form one dataset.
 
@@ -59,7 +92,15 @@ class CacheSourcesDatasetSuccess(NamedTuple):
     dataset: CachedDataset
     results: list[CacheWriteResult]
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import loaded_card  # noqa: PLC0415 - notebooks only
 
+        return loaded_card(self)
+
+
+@_says_what_failed
+@with_field_docs
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
 
@@ -70,6 +111,12 @@ class CacheSourcesDatasetError(NamedTuple):
 
     results: list[CacheWriteResult]
     message: str
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.writing import failed_card  # noqa: PLC0415 - notebooks only
+
+        return failed_card(self)
 
 
 CacheSourcesDatasetResult: TypeAlias = CacheSourcesDatasetSuccess | CacheSourcesDatasetError

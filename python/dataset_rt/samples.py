@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from typing_extensions import Buffer
 
+from dataset_rt.field_docs import with_field_docs
+
 BytesLike: TypeAlias = Buffer
 """Any C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, NumPy array, `pa.Buffer`, mmap."""
 
@@ -21,6 +23,7 @@ Metadata: TypeAlias = Mapping[str, MetadataValue]
 _SHOWN_BYTES = 64
 
 
+@with_field_docs
 class CacheInput(NamedTuple):
     """One sample from a source.
 
@@ -39,6 +42,7 @@ class CacheInput(NamedTuple):
     metadata: Metadata
 
 
+@with_field_docs
 class CachedSample(NamedTuple):
     """One sample read from a dataset: a tuple with four names, so unpacking and `match` work.
 

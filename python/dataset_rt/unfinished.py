@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from dataset_rt import _native
 from dataset_rt.arguments import AnyPath, to_path
+from dataset_rt.field_docs import with_field_docs
 
 
+@with_field_docs
 class UnfinishedWrite(NamedTuple):
     """The unpublished directory of one source name; there is at most one a name.
 

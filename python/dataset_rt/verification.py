@@ -16,7 +16,7 @@ VerificationLevel: TypeAlias = Literal["quick", "full", "deep"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule.
+    """One broken rule of the storage format.
 
     Attributes:
         rule: Id of the rule in the format specification.
@@ -76,6 +76,12 @@ class VerificationReport:
             f"{self.bytes_checked} bytes checked, {len(self.findings)} findings)"
         )
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, and every finding."""
+        from dataset_rt.cards.verification import report_card  # noqa: PLC0415 - notebooks only
+
+        return report_card(self)
 
     def to_json(self) -> str:
         """Return the report as JSON text with the same field names."""

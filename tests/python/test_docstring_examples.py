@@ -11,9 +11,12 @@ import pytest
 import dataset_rt
 
 MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(dataset_rt.__path__, "dataset_rt.")
-    if not module.name.endswith("._native")
+    ["dataset_rt"]
+    + [
+        module.name
+        for module in pkgutil.walk_packages(dataset_rt.__path__, "dataset_rt.")
+        if not module.name.endswith("._native")
+    ]
 )
 
 
@@ -36,7 +39,7 @@ def imported(name):
 
 
 @pytest.mark.parametrize("module_name", MODULES)
-def test_examples_run_as_written(module_name, tmp_path):
+def test_examples_run_as_written(module_name, tmp_path, monkeypatch):
     module = imported(module_name)
     if module is None:
         pytest.skip("PyTorch is not importable: see make torch")
@@ -46,6 +49,7 @@ def test_examples_run_as_written(module_name, tmp_path):
             continue
         place = tmp_path / test.name
         place.mkdir()
+        monkeypatch.chdir(place)
         with dataset_rt.DatasetRuntime() as runtime:
             (written,) = runtime.write_cache(Words(), place / "caches")
         test.globs = {

@@ -10,24 +10,33 @@ from pathlib import Path
 
 import pytest
 from conftest import numbered, written
+from pages import (
+    ROOT,
+    blocks_of,
+    markdown_pages,
+    pages_run_by_others,
+    run_block,
+    run_page,
+)
 from typer.testing import CliRunner
 
 from dataset_rt import open_cache
 from dataset_rt.cli.app import app
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [
-    ROOT / name
-    for name in (
-        "README.md",
-        "docs/guide.md",
-        "docs/determinism.md",
-        "docs/repair.md",
-        "docs/tools.md",
-    )
+# Pages that tests of this file arrange for. Those of other files are in their `PAGES`.
+ARRANGED = {
+    "docs/command-line.md",
+    "docs/preprocessing.md",
+    "docs/sources.md",
+    "docs/training.md",
+}
+CLAIMED = pages_run_by_others(Path(__file__).name)
+PLAIN = [
+    page
+    for page in markdown_pages()
+    if blocks_of(page) and page not in ARRANGED and page not in CLAIMED
 ]
-FILE = re.compile(r"^# (\w+\.py)\n")
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"^\s*# (\w+\.py)\n")
 
 
 def load_my_images():
@@ -36,8 +45,8 @@ def load_my_images():
         yield f"image-{i}", bytes([i]) * (i + 1), i % 4 if i < 20 else 3
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_block_runs(document, runtime, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", PLAIN)
+def test_every_block_runs(page, runtime, tmp_path, monkeypatch):
     cache = written(runtime, tmp_path / "elsewhere", numbered(50))
     monkeypatch.chdir(tmp_path)
     trained = []
@@ -47,12 +56,14 @@ def test_every_block_runs(document, runtime, tmp_path, monkeypatch):
         "decode_image": len,
         "train": lambda image, label: trained.append((image, label)),
     }
-    blocks = BLOCK.findall(document.read_text())
-    assert blocks
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"{document.name}, block {number}", "exec"), scope)
-    if document.name == "README.md":
+    run_page(page, scope)
+    if page == "README.md":
         assert len(trained) == 60
+
+
+def test_pages_that_are_run_elsewhere_exist():
+    assert {page for page in CLAIMED if not (ROOT / page).exists()} == set()
+    assert {page: modules for page, modules in CLAIMED.items() if len(modules) > 1} == {}
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -68,11 +79,7 @@ def test_the_training_guide_runs(tmp_path, monkeypatch):
     launcher = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     for name, value in launcher.items():
         monkeypatch.setenv(name, value)
-    scope = {}
-    blocks = BLOCK.findall((ROOT / "docs/training.md").read_text())
-    assert len(blocks) > 10
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"training.md, block {number}", "exec"), scope)
+    assert run_page("docs/training.md", {}) > 10
 
 
 @pytest.mark.parametrize("with_libraries", [False, True], ids=["plain", "libraries"])
@@ -82,15 +89,15 @@ def test_the_guide_to_sources_runs(tmp_path, monkeypatch, with_libraries):
         for module in libraries:
             pytest.importorskip(module, reason="see make torch")
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs/sources.md").read_text()
-    blocks = BLOCK.findall(text)
+    blocks = blocks_of("docs/sources.md")
     ours = [b for b in blocks if with_libraries or not any(f" {m}" in b for m in libraries)]
     assert len(ours) >= len(blocks) - 2 * (not with_libraries)
     scope = {}
-    for number, block in enumerate(ours):
-        exec(compile(block, f"sources.md, block {number}", "exec"), scope)
+    for block in ours:
+        run_block("docs/sources.md", block, scope)
     scope["runtime"].close()
     if not with_libraries:
+        text = (ROOT / "docs/sources.md").read_text()
         (commands,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
         for command in commands.splitlines():
             done = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
@@ -99,11 +106,10 @@ def test_the_guide_to_sources_runs(tmp_path, monkeypatch, with_libraries):
 
 def test_the_scripts_of_the_page_on_preprocessing_run(tmp_path):
     """Its processes import files: a block that begins with a file's name is that file."""
-    blocks = BLOCK.findall((ROOT / "docs/preprocessing.md").read_text())
-    for block in blocks:
+    for block in blocks_of("docs/preprocessing.md"):
         name = FILE.match(block)
         if name is None:
-            exec(compile(block, "preprocessing.md", "exec"), {})
+            run_block("docs/preprocessing.md", block, {})
             continue
         (tmp_path / name[1]).write_text(block)
         subprocess.run([sys.executable, name[1]], cwd=tmp_path, timeout=60, check=True)

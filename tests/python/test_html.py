@@ -164,6 +164,7 @@ def test_a_fragment_needs_nothing_from_elsewhere():
     html = everything("x")
     assert not re.search(r"https?:|<script|@import|url\(", html)
     rules = re.findall(r"([^{}]+)\{", html.partition("<style>")[2].partition("</style>")[0])
-    selectors = [one for rule in rules if "@media" not in rule for one in rule.split(",")]
+    rules = [re.sub(r"\([^)]*\)", "", rule) for rule in rules if "@media" not in rule]
+    selectors = [one for rule in rules for one in rule.split(",")]
     assert len(selectors) > 50
     assert [one for one in selectors if ".drt" not in one] == []

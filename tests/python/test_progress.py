@@ -4,6 +4,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_rt import progress
+from dataset_rt.cards.progress import progress_card
 
 SCRIPT = """
 import sys
@@ -155,18 +157,14 @@ class FakeClock:
 class ListCanvas:
     """Keeps what it is told to show."""
 
-    def __init__(self, width=100):
-        self.cells = width
+    def __init__(self):
         self.texts = []
         self.left = 0
 
-    def width(self):
-        return self.cells
+    def show(self, state):
+        self.texts.append(progress.line_of(state, 100))
 
-    def show(self, text):
-        self.texts.append(text)
-
-    def leave(self):
+    def leave(self, state):
         self.left += 1
 
 
@@ -193,14 +191,14 @@ def test_a_source_that_was_reused_draws_nothing():
 
 def test_a_terminal_that_went_away_does_not_stop_the_write():
     class BrokenCanvas(ListCanvas):
-        def show(self, text):
+        def show(self, state):
             raise BrokenPipeError(32, "Broken pipe")
 
     line = progress.Progress("s", None, BrokenCanvas(), FakeClock())
     line(1, 1, False)
     line(2, 2, True)
     line.close()
-    assert line._is_open is False
+    assert line._shown is None
 
 
 def test_a_source_whose_length_fails_is_written_without_eta(monkeypatch):
@@ -215,15 +213,17 @@ def test_a_source_whose_length_fails_is_written_without_eta(monkeypatch):
     assert canvas.texts[0].startswith("s: 5 samples")
 
 
-def test_a_notebook_gets_one_display_updated_in_place(monkeypatch):
+@pytest.fixture
+def notebook(monkeypatch):
+    """A kernel's shell and display; gives what is shown, one entry per display and update."""
     shown = []
 
     class Handle:
         def update(self, content, raw):
-            shown.append(("update", content["text/plain"], raw))
+            shown.append(("update", content, raw))
 
     def display(content, raw, display_id):
-        shown.append(("display", content["text/plain"], raw and display_id))
+        shown.append(("display", content, raw and display_id))
         return Handle()
 
     class ZMQInteractiveShell:
@@ -238,13 +238,46 @@ def test_a_notebook_gets_one_display_updated_in_place(monkeypatch):
     ipython.display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    with progress.progress_line("s", range(10), True) as on_progress:
+    return shown
+
+
+def bar_of(content):
+    """The length of the bar in per cent, if its end is known, and the words beside it."""
+    html = content["text/html"].partition("</style>")[2]
+    width = re.search(r'drt-track"><div class="drt-bar[^"]*"(?: style="width:([^%]+)%")?', html)
+    return width and float(width[1] or 0), re.sub(r"<[^>]+>", " ", html).split()
+
+
+def test_a_notebook_gets_one_bar_updated_in_place(notebook):
+    with progress.progress_line("<b>s", range(10), True) as on_progress:
         on_progress(5, 5, False)
         on_progress(10, 10, True)
-    assert [(how, text.partition(" samples")[0], raw) for how, text, raw in shown] == [
-        ("display", "s: 5/10 (50%)", True),
-        ("update", "s: 10", True),
-    ]
+    texts = [(how, c["text/plain"].partition(" samples")[0], raw) for how, c, raw in notebook]
+    assert texts == [("display", "<b>s: 5/10 (50%)", True), ("update", "<b>s: 10", True)]
+    (half, words), (full, last) = (bar_of(content) for _, content, _ in notebook)
+    assert (half, full) == (50, 100)
+    assert words[:4] == ["&lt;b&gt;s", "5/10", "(50%)", "samples,"]
+    assert last[:5] == ["&lt;b&gt;s", "done", "10", "samples,", "done"]
+
+
+def test_a_notebook_is_told_of_a_write_that_stopped(notebook):
+    def fail():
+        with progress.progress_line("s", range(8), True) as on_progress:
+            on_progress(2, 2, False)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert notebook[-1][1]["text/plain"].startswith("s: 2/8 (25%) samples, stopped after")
+    width, words = bar_of(notebook[-1][1])
+    assert (width, words[:3]) == (25, ["s", "stopped", "2/8"])
+
+
+def test_a_notebook_without_a_length_gets_a_bar_without_an_end(notebook):
+    with progress.progress_line("s", iter(()), True) as on_progress:
+        on_progress(5, 5, False)
+    assert "drt-unknown" in notebook[0][1]["text/html"]
+    assert bar_of(notebook[-1][1])[1][:2] == ["s", "stopped"]
 
 
 def test_a_terminal_ipython_is_no_notebook(monkeypatch):
@@ -275,13 +308,13 @@ def test_a_missing_or_closed_stderr_is_nobody_looking(monkeypatch):
     size_bytes=st.integers(0, 2**63),
     seconds=st.floats(0, 1e9),
     total=st.none() | st.integers(0, 2**63),
-    finished=st.booleans(),
+    stage=st.sampled_from(["running", "done", "stopped"]),
     width=st.integers(1, 200),
 )
-def test_the_text_always_fits(name, samples, size_bytes, seconds, total, finished, width):
-    text = progress.render(
-        name, samples, size_bytes, seconds, total=total, finished=finished, width=width
-    )
+def test_the_text_always_fits(name, samples, size_bytes, seconds, total, stage, width):
+    state = progress.State(name, samples, size_bytes, seconds, total, stage)
+    text = progress.line_of(state, width)
+    progress_card(state)
     assert progress.cells(text) <= width
     assert "\n" not in text
 

@@ -356,7 +356,10 @@ def test_the_state_of_a_table_that_was_edited(runtime, small):
     ("change", "says"),
     [
         ({"seed": 1}, "seed 1, this dataset 0"),
-        ({"sampling": "sequential"}, "sampling sequential, this dataset multinomial"),
+        (
+            {"sampling": "sequential"},
+            "sampling sequential, this dataset multinomial; sequential is shuffle=False",
+        ),
         ({"sampler_version": 99}, "sampler_version 99"),
         ({"version": 2}, "version 2"),
         ({"format": "other"}, "format other"),

@@ -13,7 +13,7 @@ RUST = sorted(
 )
 PYTHON = sorted(
     path
-    for folder in ("python", "tests", "examples", "benchmarks", "packaging")
+    for folder in ("python", "tests", "examples", "benchmarks", "packaging", "website")
     for path in (ROOT / folder).rglob("*.py*")
     if path.suffix in {".py", ".pyi"}
 )

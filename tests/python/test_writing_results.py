@@ -1,6 +1,8 @@
 """What writing returns: one result per source, failures apart, names checked before any write."""
 
+import copy
 import json
+import pickle
 import unicodedata
 
 import pyarrow as pa
@@ -49,6 +51,22 @@ def test_results_are_made_for_match(runtime, tmp_path):
             case drt.CacheWriteError(source_name, message):
                 kinds.append((source_name, bool(message)))
     assert kinds == [("a", "a", "written"), ("b", True)]
+
+
+def test_a_failure_taken_for_a_success_says_what_failed(runtime, tmp_path):
+    source = RaisingSource("broken", numbered(7), KeyError("lost"))
+    (failed,) = write(runtime, source, tmp_path)
+    with pytest.raises(AttributeError) as caught:
+        failed.path  # noqa: B018 - what a reader of the guides writes
+    assert str(caught.value) == (
+        "a CacheWriteError has no 'path'; what failed: "
+        "source \"broken\" raised KeyError: 'lost' (after 7 samples)"
+    )
+    none = runtime.from_cache_sources(source, tmp_path, reader_config=drt.ReaderConfig(seed=0))
+    with pytest.raises(AttributeError, match="has no 'dataset'; what failed: no cache to load; "):
+        none.dataset  # noqa: B018 - the same
+    assert not hasattr(failed, "status")
+    assert copy.deepcopy(none).message == pickle.loads(pickle.dumps(none)).message == none.message
 
 
 def test_a_failing_source_does_not_stop_the_others(runtime, tmp_path):

@@ -1,7 +1,7 @@
 //! The saved state of a stream: readable JSON, a few hundred bytes whatever the table. Says where
 //! the consumer is, never what was read ahead. Rules S34 to S37 of `docs/sampling.md`.
 
-use dataset_rt_sampler::{Cursor, SAMPLER_VERSION};
+use dataset_rt_sampler::{Cursor, Mode, SAMPLER_VERSION};
 use dataset_rt_storage::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -151,7 +151,15 @@ impl Dataset {
         differs("version", &saved.version, &VERSION, newer)?;
         differs("sampler_version", &saved.sampler_version, &SAMPLER_VERSION, newer)?;
         let open = "open the dataset with the value of the saved run";
-        differs("sampling", &saved.sampling, &options.mode.as_str(), open)?;
+        // A word that nobody can pass as `sampling`.
+        let sequential = Mode::Sequential.as_str();
+        let mode = options.mode.as_str();
+        let reopen = if [saved.sampling.as_str(), mode].contains(&sequential) {
+            "sequential is shuffle=False: open the dataset with the value of the saved run"
+        } else {
+            open
+        };
+        differs("sampling", &saved.sampling, &mode, reopen)?;
         differs("seed", &saved.seed, &options.seed, open)?;
         let table = "apply the caches and the table of the saved run first: load_state(directory) \
                      does, when save_state saved it";

@@ -28,6 +28,7 @@ _DARK_PAGES = (
     "[data-md-color-scheme=slate]",
 )
 
+# Thrice the class where a notebook's rules for all tables must be outdone.
 _RULES = """
 .drt{color:var(--jp-content-font-color1,var(--vscode-editor-foreground,inherit));
 font:13px/1.45 var(--jp-ui-font-family,var(--vscode-font-family,system-ui,sans-serif));
@@ -46,21 +47,23 @@ white-space:nowrap}
 .drt-key{font-size:.9em;font-weight:400}
 .drt-value{font-size:1.35em;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums}
 .drt-scroll{overflow-x:auto;max-width:100%}
-.drt table{border-collapse:collapse;border:0;margin:0;font-size:1em;width:auto;
+.drt.drt.drt table{border-collapse:collapse;border:0;margin:0;font-size:1em;width:auto;
 font-variant-numeric:tabular-nums;color:inherit;background:none;table-layout:auto}
-.drt tr,.drt tbody tr:nth-child(odd),.drt tbody tr:hover{background:none}
-.drt th,.drt td{padding:.15em 1.2em .15em 0;border:0;text-align:left;vertical-align:top;
-max-width:24em;white-space:normal;overflow-wrap:break-word;font-weight:400;color:inherit}
-.drt th:last-child,.drt td:last-child{padding-right:0}
-.drt .drt-right{text-align:right;white-space:nowrap}
-.drt-facts th,.drt-table thead th{opacity:.72;font-size:.9em;white-space:nowrap}
-.drt-facts td{overflow-wrap:anywhere;max-width:44em}
-.drt-table thead th{border-bottom:1px solid var(--drt-line)}
-.drt .drt-bars{width:100%}
-.drt .drt-bars th{max-width:14em;width:1%;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.drt-bars tr:first-child th.drt-right{font-size:.9em;white-space:nowrap}
-.drt-bars td.drt-right{width:1%}
-.drt-bars-cell{width:100%;min-width:5em;vertical-align:middle!important}
+.drt.drt.drt tr,.drt.drt.drt tr:nth-child(n),.drt.drt.drt tr:hover{background:none}
+.drt.drt.drt :is(th,td){padding:.15em 1.2em .15em 0;border:0;text-align:left;vertical-align:top;
+max-width:24em;white-space:normal;overflow-wrap:break-word;font-weight:400;line-height:1.45;
+color:inherit}
+.drt.drt.drt :is(th,td):last-child{padding-right:0}
+.drt.drt.drt .drt-right{text-align:right;white-space:nowrap}
+.drt.drt.drt :is(.drt-facts th,thead th){opacity:.72;font-size:.9em;white-space:nowrap}
+.drt.drt.drt .drt-facts td{overflow-wrap:anywhere;max-width:44em}
+.drt.drt.drt thead th{border-bottom:1px solid var(--drt-line)}
+.drt.drt.drt .drt-bars{width:100%}
+.drt.drt.drt .drt-bars th{max-width:14em;width:1%;white-space:nowrap;overflow:hidden;
+text-overflow:ellipsis}
+.drt.drt.drt .drt-bars th.drt-right{font-size:.9em;max-width:none}
+.drt.drt.drt .drt-bars td.drt-right{width:1%}
+.drt.drt.drt .drt-bars-cell{width:100%;min-width:5em;vertical-align:middle}
 .drt-bar{height:.72em;border-radius:2px}
 .drt-bar+.drt-bar{margin-top:2px}
 .drt-bar.drt-first,.drt-bar.drt-second{min-width:2px}

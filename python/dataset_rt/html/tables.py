@@ -16,9 +16,13 @@ TITLE_CELLS_MAX = 160
 
 
 def title(text: AnyContent, *beside: AnyContent) -> Markup:
-    """Return the heading of a fragment, and what stands beside it, such as badges."""
+    """Return the heading of a fragment, and what stands beside it: badges, or what kind it is."""
     name = element("span", {"class": "drt-name"}, content(text, TITLE_CELLS_MAX))
-    return element("div", {"class": "drt-title"}, name, *beside)
+    others = (
+        one if isinstance(one, Markup) else element("span", {"class": "drt-key"}, one)
+        for one in beside
+    )
+    return element("div", {"class": "drt-title"}, name, *others)
 
 
 def badge(kind: BadgeKind, text: AnyContent) -> Markup:

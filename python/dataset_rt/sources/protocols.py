@@ -58,6 +58,20 @@ class HasIterFrom(Protocol):
     are what it would yield again. Every other source is iterated from its start, and each batch
     is compared with the stored one; from the first difference on the stored samples are dropped
     with a warning. Either way the cache is the one an uninterrupted write would have made.
+
+    Example:
+        >>> class Numbers:
+        ...     name = "numbers"
+        ...     fingerprint = "v1"
+        ...
+        ...     def __iter__(self):
+        ...         return self.iter_from(0)
+        ...
+        ...     def iter_from(self, start):
+        ...         for number in range(start, 1000):
+        ...             yield CacheInput(str(number).encode(), {"number": number})
+        >>> isinstance(Numbers(), HasIterFrom)
+        True
     """
 
     def iter_from(self, start: int) -> Iterator[CacheInput | ArrowArrayExporter]:
@@ -73,10 +87,22 @@ class HasTransform(Protocol):
     the sample of each. `WriterConfig(num_processes=N)` runs it in N processes, which get the
     method or function and the items pickled; the cache is the same to the byte. A source whose
     `transform` is `None` has none.
+
+    Example:
+        >>> class Files:
+        ...     name = "files"
+        ...
+        ...     def __iter__(self):
+        ...         return iter(["a.txt", "b.txt"])
+        ...
+        ...     def transform(self, file):
+        ...         return CacheInput(f"what {file} says".encode(), {"file": file})
+        >>> isinstance(Files(), HasTransform)
+        True
     """
 
     def transform(self, item: Any, /) -> CacheInput:
-        """Return the sample of one item; it depends on the item alone."""
+        """Return the sample of one `item`; it depends on the item alone."""
         ...
 
 

@@ -178,6 +178,19 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         self.dataset.load_state_dict(state)
         self._loaded = self.epoch
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: batches, workers, and the dataset."""
+        from dataset_rt.cards.dataset import loader_card  # noqa: PLC0415 - notebooks only
+
+        return loader_card(self)
+
+    def __repr__(self) -> str:
+        """Batches, workers, and the dataset."""
+        return (
+            f"DatasetLoader({len(self)} batches per epoch, batch_size={self.batch_size}, "
+            f"num_workers={self.num_workers}, dataset={self.dataset!r})"
+        )
+
     def _note_start(self, batching: NativeBatching) -> int:
         start, begin, end, epoch = batching.window or (0, 0, 0, 0)
         if begin > start:

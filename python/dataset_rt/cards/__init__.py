@@ -1,0 +1,14 @@
+"""What a notebook shows of our objects: one card each, drawn when a cell ends with the object.
+
+    guarded.py       a card never raises: what went wrong is said in it
+    columns.py       columns and their types
+    dataset.py       CachedDataset, and the loader made of it
+    weights.py       weights of the active table in a few numbers
+    cache.py         Cache
+    verification.py  VerificationReport
+    writing.py       what became of sources
+    progress.py      the bar while they are written
+
+A card reads manifests, sizes of files and columns of weights; never a payload, and nothing is
+verified. What it costs is bounded, and said where it is.
+"""

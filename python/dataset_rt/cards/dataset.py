@@ -1,0 +1,163 @@
+"""The card of a dataset, and of the loader made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from dataset_rt.cache import open_cache
+from dataset_rt.cards.columns import columns_table, type_name
+from dataset_rt.cards.guarded import card_of
+from dataset_rt.cards.weights import Weights, weights_of
+from dataset_rt.errors import DatasetRTError
+from dataset_rt.html import AnyContent, Markup, badge, content, facts, note, table, tiles, title
+from dataset_rt.text import count, counted, size
+
+if TYPE_CHECKING:
+    from dataset_rt.dataset import CachedDataset
+    from dataset_rt.torch_faces.dataset_loader import DatasetLoader
+
+_CACHES_OPENED_MAX = 16
+_TROUBLE_CELLS_MAX = 400
+_IDENTITY = ("cache_id", "sample_id", "weight", "payload")
+
+
+def dataset_card(dataset: CachedDataset) -> str:
+    """Return the card of a dataset: caches, length, order, weights, columns."""
+    return card_of("CachedDataset", lambda: dataset_parts(dataset))
+
+
+def loader_card(loader: DatasetLoader) -> str:
+    """Return the card of a loader: its batches, its workers, and its dataset."""
+    return card_of("DatasetLoader", lambda: _loader_parts(loader))
+
+
+def dataset_parts(dataset: CachedDataset) -> list[Markup]:
+    """Return what is in the card of a dataset."""
+    names = [path.name for path in dataset.cache_paths]
+    heading = title(_names(names), "dataset", *_badges(dataset))
+    if dataset.runtime._native.closed:
+        closed = "its runtime is closed: open the caches with a new DatasetRuntime"
+        paths = facts(("cache", path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX])
+        return [heading, note(closed), paths]
+    caches = [_Found(path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX]]
+    start, begin, end, epoch = dataset._native.next_window()
+    likely = sum(one.samples for one in caches) if dataset._native.epoch_len_set else end - start
+    weights = weights_of(dataset, likely)
+    parts = [
+        heading,
+        tiles(_numbers(dataset, weights, caches, epoch)),
+        facts(_order(dataset, weights, begin)),
+        columns_table(_columns(dataset)),
+    ]
+    if len(names) > 1 or any(one.trouble for one in caches):
+        parts.insert(2, _caches_table(caches, len(names)))
+    return parts
+
+
+class _Found:
+    """What the manifest of a cache says now: it may have gone since the dataset was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.samples, self.payload_bytes, self.trouble = 0, 0, ""
+        try:
+            manifest = open_cache(path).manifest
+        except DatasetRTError as error:
+            self.trouble = f"{error}"
+            return
+        self.samples = manifest["samples_total"]
+        self.payload_bytes = manifest["payload_bytes_total"]
+
+
+def _names(names: list[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{', '.join(names[:2])} and {count(len(names) - 2)} more"
+
+
+def _badges(dataset: CachedDataset) -> list[Markup]:
+    config = dataset.reader_config
+    mode = f"shuffled, {config.sampling}" if config.shuffle else "in table order"
+    badges = [badge("plain", mode.replace("_", " "))]
+    rank, world_size, global_batch, _ = dataset._native.rank
+    if world_size > 1 or global_batch is not None:
+        badges.append(badge("plain", f"rank {rank} of {world_size}"))
+    if dataset.runtime._native.closed:
+        badges.append(badge("bad", "runtime closed"))
+    return badges
+
+
+def _numbers(
+    dataset: CachedDataset, weights: Weights, caches: list[_Found], epoch: int
+) -> list[tuple[str, str, str]]:
+    payload = sum(one.payload_bytes for one in caches)
+    samples = sum(one.samples for one in caches)
+    of_all = "" if len(dataset.cache_paths) <= len(caches) else f"in the first {len(caches)} caches"
+    numbers = [("rows", weights.rows, "")]
+    numbers.append(("samples per epoch", count(len(dataset)), _length_remark(dataset)))
+    numbers.append(("next epoch", str(epoch), ""))
+    if samples:
+        numbers.append(("payload", size(payload), of_all or f"{size(payload / samples)} each"))
+    return numbers
+
+
+def _length_remark(dataset: CachedDataset) -> str:
+    length = dataset._native.epoch_len_set
+    return "" if length is None else "by set_epoch_len"
+
+
+def _order(dataset: CachedDataset, weights: Weights, begin: int) -> list[tuple[str, AnyContent]]:
+    rows: list[tuple[str, AnyContent]] = [
+        ("weights", content(weights.weights, _TROUBLE_CELLS_MAX)),
+    ]
+    if dataset.reader_config.shuffle:
+        rows.append(("seed", str(dataset.reader_config.seed)))
+    rows.append(("stream position", count(begin)))
+    _, world_size, global_batch, drop_last = dataset._native.rank
+    if world_size > 1 or global_batch is not None:
+        short = ", a short one left out" if drop_last else ""
+        rows.append(("global batch", f"{global_batch or world_size}{short}"))
+    if len(dataset.cache_paths) == 1:
+        rows.append(("cache", str(dataset.cache_paths[0])))
+    return rows
+
+
+def _columns(dataset: CachedDataset) -> list[tuple[str, str, str]]:
+    """Columns with the types that `get_metadata` gives them."""
+    types = pl.DataFrame(pa.schema(dataset._native.face()).empty_table()).schema
+    at_weight = list(types).index("weight")
+    return [
+        (name, type_name(dtype), "extra" if place > at_weight else "")
+        for place, (name, dtype) in enumerate(types.items())
+        if name not in _IDENTITY
+    ]
+
+
+def _caches_table(caches: list[_Found], total: int) -> Markup:
+    rows: list[tuple[AnyContent, ...]] = [
+        (
+            one.path.name,
+            count(one.samples) if not one.trouble else "?",
+            size(one.payload_bytes) if not one.trouble else "?",
+            badge("bad", "cannot be opened") if one.trouble else "",
+            content(one.trouble, _TROUBLE_CELLS_MAX),
+        )
+        for one in caches
+    ]
+    if total > len(caches):
+        rows.append((f"and {count(total - len(caches))} more", "", "", "", ""))
+    return table(["cache", ">samples", ">payload", "", ""], rows)
+
+
+def _loader_parts(loader: DatasetLoader) -> list[Markup]:
+    batches = tiles(
+        [
+            ("batches per epoch", count(len(loader)), f"of {counted(loader.batch_size, 'sample')}"),
+            ("worker processes", str(loader.num_workers), ""),
+        ]
+    )
+    return [title("DataLoader", "of the dataset below"), batches, *dataset_parts(loader.dataset)]

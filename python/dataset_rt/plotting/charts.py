@@ -1,0 +1,197 @@
+"""Numbers as Altair charts that read on light and dark pages; the only place that knows Altair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import polars as pl
+
+from dataset_rt.text import count, counted, cut, safe, size
+
+if TYPE_CHECKING:
+    from dataset_rt.dataset import CachedDataset
+    from dataset_rt.plotting.figures import Draw, Histogram, Shares
+
+_WIDTH = 420
+_HEIGHT = 200
+_BAR_STEP = 18
+_PAIR_STEP = 26
+# These read on white and on black: a chart cannot know the page that it is put on.
+_TEXT = "#7d838c"
+_LINE = "rgba(127,127,127,0.25)"
+_FIRST = "#4c7fe0"
+_SECOND = "#dd8a35"
+_NAME_CELLS_MAX = 40
+_ALIKE = 1e-9
+"""Shares are sums of floats: those that differ by less are the same."""
+
+
+def weight_chart(found: Histogram) -> alt.Chart:
+    """Return the histogram of weights; the tip of a bar says the share of all weight in it."""
+    total = float(found.ranges["sum"].sum())
+    frame = found.ranges.with_columns(share=pl.col("sum") / total)
+    tips = [
+        alt.Tooltip("begin:Q", title="weight from", format=".4~g"),
+        alt.Tooltip("end:Q", title="to", format=".4~g"),
+        alt.Tooltip("rows:Q", title="rows", format=","),
+        alt.Tooltip("share:Q", title="share of all weight", format=".1%"),
+    ]
+    title = f"Weights of {counted(found.rows, 'row')}"
+    subtitles = [f"all equal: {total / found.rows:.6g}"] if frame.height == 1 else []
+    return _histogram(
+        frame, found, title=title, subtitles=subtitles, x="weight", tips=tips, form=".3~g"
+    )
+
+
+def size_chart(found: Histogram) -> alt.Chart:
+    """Return the histogram of payload sizes."""
+    total = float(found.ranges["sum"].sum())
+    note = f", {count(found.empty)} of them empty and not shown" if found.empty else ""
+    title = f"Payload sizes of {counted(found.rows, 'row')}"
+    subtitle = f"{size(total)} together, {size(total / found.rows)} each{note}"
+    tips = [
+        alt.Tooltip("begin:Q", title="bytes from", format=",.0f"),
+        alt.Tooltip("end:Q", title="to", format=",.0f"),
+        alt.Tooltip("rows:Q", title="rows", format=","),
+    ]
+    axis = "payload size before compression, bytes"
+    return _histogram(
+        found.ranges, found, title=title, subtitles=[subtitle], x=axis, tips=tips, form="~s"
+    )
+
+
+def _histogram(
+    frame: pl.DataFrame,
+    found: Histogram,
+    *,
+    title: str,
+    x: str,
+    tips: list[alt.Tooltip],
+    form: str,
+    subtitles: list[str],
+) -> alt.Chart:
+    # Nothing can be drawn from 0 on a logarithmic axis, so it begins where the ranges do.
+    scale = alt.Scale(type="log" if found.is_growing else "linear", zero=False, nice=False)
+    axis = alt.Axis(title=x, format=form, tickCount=6, grid=False)
+    if frame.height == 1:
+        # One value alone: its bar would fill the place.
+        scale = alt.Scale(domain=[0, float(frame["begin"][0] + frame["end"][0]) or 1.0])
+    chart = (
+        alt.Chart(_data(frame))
+        .mark_bar(color=_FIRST, binSpacing=1)
+        .encode(
+            x=alt.X("begin:Q", scale=scale, axis=axis, bin="binned"),
+            x2=alt.X2("end:Q"),
+            y=alt.Y("rows:Q", axis=alt.Axis(title="rows", format="~s", tickCount=5)),
+            tooltip=tips,
+        )
+    )
+    return _finished(chart, title, subtitles, height=_HEIGHT)
+
+
+def balance_chart(found: Shares, column: str) -> alt.Chart:
+    """Return bars of shares of the rows, and beside them of the weight where these differ."""
+    name = cut(safe(column), _NAME_CELLS_MAX)
+    values = found.values
+    rows = int(values["rows"].sum()) + int(found.others["rows"])
+    difference = float((values["row_share"] - values["weight_share"]).abs().max())  # type: ignore[arg-type]
+    is_alike = difference < _ALIKE
+    kinds = [("row_share", "share of the rows"), ("weight_share", "share of the weight")]
+    return _bars(
+        found,
+        kinds[:1] if is_alike else kinds,
+        title=f"Balance of {name} over {counted(rows, 'row')}",
+        name=name,
+        axis="share of the rows" if is_alike else "share",
+        subtitles=["by weight the shares are the same"] if is_alike else [],
+    )
+
+
+def draws_chart(found: Draw, column: str, dataset: CachedDataset) -> alt.Chart:
+    """Return pairs of bars: what is due to each value, and what was drawn."""
+    name = cut(safe(column), _NAME_CELLS_MAX)
+    config = dataset.reader_config
+    is_weighted = config.shuffle and config.sampling != "permutation"
+    due = "due by weight" if is_weighted else "due by rows"
+    mode = f"seed {config.seed}, {config.sampling}" if config.shuffle else "table order"
+    end = found.begin + found.drawn
+    return _bars(
+        found.shares,
+        [("expected", due), ("drawn", "drawn")],
+        title=f"Draws of {name}: {counted(found.drawn, 'sample')}",
+        name=name,
+        axis="share of the samples",
+        subtitles=[f"{mode.replace('_', ' ')}, stream from {count(found.begin)} to {count(end)}"],
+    )
+
+
+def _bars(
+    found: Shares,
+    kinds: list[tuple[str, str]],
+    *,
+    title: str,
+    name: str,
+    axis: str,
+    subtitles: list[str],
+) -> alt.Chart:
+    shares = found.values
+    if found.others_count:
+        # In words: a bar for all of them would be longer than every other.
+        parts = ", ".join(
+            f"{found.others[column]:.1%} {kind.removeprefix('share ')}" for column, kind in kinds
+        )
+        subtitles = [*subtitles, f"other ({count(found.others_count)} values): {parts}"]
+    counts = [column for column in ("rows", "samples") if column in shares.columns]
+    frame = pl.concat(
+        shares.select("value", *counts, pl.col(column).alias("share"), pl.lit(kind).alias("kind"))
+        for column, kind in kinds
+    )
+    names = [kind for _, kind in kinds]
+    tips = [
+        alt.Tooltip("value:N", title=name),
+        alt.Tooltip("kind:N", title="share"),
+        alt.Tooltip("share:Q", title="is", format=".2%"),
+        *(alt.Tooltip(f"{column}:Q", format=",") for column in counts),
+    ]
+    order = shares["value"].to_list()
+    y = alt.Y("value:N", sort=order, axis=alt.Axis(title=name, labelLimit=220, grid=False))
+    legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
+    scale = alt.Scale(domain=names, range=[_FIRST, _SECOND][: len(names)])
+    encoding: dict[str, Any] = {
+        "x": alt.X("share:Q", axis=alt.Axis(title=axis, format="~%", tickCount=6)),
+        "y": y,
+        "color": alt.Color("kind:N", scale=scale, legend=legend),
+        "tooltip": tips,
+    }
+    if len(names) > 1:
+        encoding["yOffset"] = alt.YOffset("kind:N", sort=names)
+    step = alt.Step(_PAIR_STEP if len(names) > 1 else _BAR_STEP, **{"for": "position"})
+    chart = alt.Chart(_data(frame)).mark_bar().encode(**encoding)
+    return _finished(chart, title, subtitles, height=step)
+
+
+def _data(frame: pl.DataFrame) -> alt.InlineData:
+    # Handed over as they are: no setting of Altair's data transformers changes what is drawn.
+    return alt.InlineData(values=frame.to_dicts())
+
+
+def _finished(chart: alt.Chart, title: str, subtitles: list[str], *, height: Any) -> alt.Chart:
+    words: dict[str, Any] = {"text": title, "anchor": "start", "color": _TEXT, "fontSize": 14}
+    if subtitles:
+        words |= {"subtitle": subtitles, "subtitleColor": _TEXT, "subtitleFontSize": 12}
+    told = alt.TitleParams(**words, offset=10)
+    coloured: alt.Chart = (
+        chart.properties(title=told, width=_WIDTH, height=height, background="transparent")
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=_TEXT,
+            titleColor=_TEXT,
+            domainColor=_LINE,
+            tickColor=_LINE,
+            gridColor=_LINE,
+            titleFontWeight="normal",
+        )
+        .configure_legend(labelColor=_TEXT, titleColor=_TEXT)
+    )
+    return coloured

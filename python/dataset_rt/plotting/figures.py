@@ -1,0 +1,266 @@
+"""The few numbers that a chart shows, counted batch by batch; knows nothing of charts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from dataset_rt.cache import open_cache
+from dataset_rt.errors import InvalidInputError
+from dataset_rt.inspection.lengths import raw_lengths
+from dataset_rt.plotting.bins import Bins
+from dataset_rt.text import count, value_text
+
+if TYPE_CHECKING:
+    from dataset_rt.dataset import CachedDataset
+
+VALUES_MAX = 30
+"""Values of a column that have bars of their own; the others are summed up."""
+
+DISTINCT_MAX = 1_000_000
+"""Different values of a column that are counted at all."""
+
+_BATCH_ROWS = 65_536
+_LABEL_CELLS_MAX = 32
+_FRAMES_MAX = 64
+"""Batches whose counts are kept before they are summed up."""
+
+
+class Histogram(NamedTuple):
+    """Ranges of values, as `Bins.ranges` gives them.
+
+    Attributes:
+        ranges: `begin`, `end`, `rows`, `sum`.
+        rows: Rows in all ranges.
+        is_growing: Whether ranges grow by a constant factor.
+        empty: Rows whose value is 0 that have no place among growing ranges.
+    """
+
+    ranges: pl.DataFrame
+    rows: int
+    is_growing: bool
+    empty: int = 0
+
+
+class Shares(NamedTuple):
+    """What each value of a column has of something.
+
+    Attributes:
+        values: `value` (as text), numbers and shares; 30 rows at most.
+        others: The numbers and shares of all other values together.
+        others_count: How many other values there are.
+    """
+
+    values: pl.DataFrame
+    others: dict[str, float]
+    others_count: int
+
+
+class Draw(NamedTuple):
+    """What each value should have of the samples, and what it has.
+
+    Attributes:
+        shares: `rows`, `samples` (drawn), and the shares `expected` and `drawn`.
+        begin: First position of the stream that was drawn.
+        drawn: Samples drawn.
+    """
+
+    shares: Shares
+    begin: int
+    drawn: int
+
+
+def weight_histogram(dataset: CachedDataset) -> Histogram:
+    """Return how many rows have which weights; reads the weights twice, and no other column."""
+    least, largest, rows = float("inf"), 0.0, 0
+    for weights in _weights(dataset):
+        least = min(least, float(weights.min()))  # type: ignore[arg-type]
+        largest = max(largest, float(weights.max()))  # type: ignore[arg-type]
+        rows += len(weights)
+    bins = Bins(least, largest)
+    for weights in _weights(dataset):
+        bins.add(weights)
+    return Histogram(bins.ranges(), rows, bins.is_growing)
+
+
+def _weights(dataset: CachedDataset) -> Iterator[pl.Series]:
+    for batch in dataset.to_arrow(["weight"]):
+        yield pl.Series(batch.column(0))
+
+
+def size_histogram(dataset: CachedDataset) -> Histogram:
+    """Return how many rows of the active table have payloads of which size.
+
+    Sizes come from the indices of the caches: 16 bytes a sample are read, 8 kept.
+    """
+    lengths = {}
+    for path in dataset.cache_paths:
+        cache = open_cache(path)
+        lengths[cache.cache_id] = raw_lengths(path, cache.manifest)
+    least, largest, rows, empty = 2**63, 0, 0, 0
+    for sizes in _sizes(dataset, lengths):
+        some = sizes.filter(sizes > 0)
+        least = min(least, int(some.min() or least))  # type: ignore[arg-type]
+        largest = max(largest, int(sizes.max()))  # type: ignore[arg-type]
+        rows += len(sizes)
+        empty += len(sizes) - len(some)
+    bins = Bins(min(least, largest), largest, is_integer=True)
+    if not bins.is_growing and empty:
+        bins = Bins(0, largest, is_integer=True)
+    for sizes in _sizes(dataset, lengths):
+        bins.add(sizes.filter(sizes > 0) if bins.is_growing else sizes)
+    return Histogram(bins.ranges(), rows, bins.is_growing, empty if bins.is_growing else 0)
+
+
+def _sizes(dataset: CachedDataset, lengths: dict[int, pl.Series]) -> Iterator[pl.Series]:
+    for batch in dataset.to_arrow(["cache_id", "sample_id"]):
+        identity = pl.DataFrame(batch)
+        for (cache_id,), rows in identity.group_by("cache_id"):
+            yield lengths[int(cache_id)].gather(rows["sample_id"])
+
+
+def class_shares(dataset: CachedDataset, column: str) -> Shares:
+    """Return the `rows` of each value of a column, `row_share` and `weight_share`."""
+    found = _of_values(dataset, column)
+    rows, weight = found["rows"].sum(), found["weight"].sum()
+    shares = found.with_columns(
+        row_share=pl.col("rows") / rows, weight_share=pl.col("weight") / weight
+    )
+    return _labelled(shares.drop("weight"), "rows")
+
+
+def draw_shares(dataset: CachedDataset, column: str, n: int) -> Draw:
+    """Return what each value of a column should have of the samples, and has among `n` drawn.
+
+    Draws from a copy: the stream of `dataset` stays where it is.
+    """
+    expected = _of_values(dataset, column)
+    begin = dataset._native.next_window()[1]
+    drawn = _counted(_drawn(dataset, column, n), column, _summed)
+    config = dataset.reader_config
+    # In these orders each row comes once a cycle, whatever it weighs.
+    is_weighted = config.shuffle and config.sampling != "permutation"
+    due = pl.col("weight" if is_weighted else "rows")
+    shares = (
+        expected.join(drawn.rename({"rows": "samples"}), on="value", how="left", nulls_equal=True)
+        .with_columns(pl.col("samples").fill_null(0))
+        .with_columns(expected=due / due.sum(), drawn=pl.col("samples") / n)
+        .drop("weight")
+    )
+    return Draw(_labelled(shares, "expected"), begin, n)
+
+
+def _drawn(dataset: CachedDataset, column: str, n: int) -> Iterator[pl.DataFrame]:
+    """The next `n` samples of the stream, of this rank if it is a share."""
+    kept: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in _drawn_batches(dataset, column, n):
+        kept.append(batch)
+        rows += batch.num_rows
+        if rows >= _BATCH_ROWS:
+            yield pl.DataFrame(pa.Table.from_batches(kept))
+            kept, rows = [], 0
+    if kept:
+        yield pl.DataFrame(pa.Table.from_batches(kept))
+
+
+def _drawn_batches(dataset: CachedDataset, column: str, n: int) -> Iterator[pa.RecordBatch]:
+    copied = copy.copy(dataset)
+    _, world_size, global_batch, _ = copied._native.rank
+    # A share with a global batch reads its own part of it at a time, and nothing else.
+    batch_rows = _BATCH_ROWS if global_batch is None else -(-global_batch // world_size)
+    if world_size == 1 and global_batch is None:
+        # One window in place of many short ones: what stands at a position does not change.
+        copied.set_epoch_len(n)
+    left = n
+    while left:
+        before = left
+        for batch in copied.iter_batches(batch_rows, columns=[column]):
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+            if not left:
+                return
+        if left == before:
+            raise InvalidInputError("the epochs of this share have no samples to draw")
+
+
+def _of_values(dataset: CachedDataset, column: str) -> pl.DataFrame:
+    """Return `value`, `rows`, `weight` of each value of a column in the active table."""
+    names = [column] if column == "weight" else [column, "weight"]
+    batches = (
+        pl.DataFrame(batch).with_columns(pl.col("weight").alias("_weight"))
+        for batch in dataset.to_arrow(names)
+    )
+    return _counted(batches, column, _summed_with_weight)
+
+
+_Summing = Callable[[pl.LazyFrame], pl.DataFrame]
+
+
+def _summed(frame: pl.LazyFrame) -> pl.DataFrame:
+    return frame.group_by("value").agg(pl.col("rows").sum()).collect()
+
+
+def _summed_with_weight(frame: pl.LazyFrame) -> pl.DataFrame:
+    return frame.group_by("value").agg(pl.col("rows", "weight").sum()).collect()
+
+
+def _counted(batches: Iterable[pl.DataFrame], column: str, summed: _Summing) -> pl.DataFrame:
+    kept: list[pl.DataFrame] = []
+    for batch in batches:
+        one = batch.lazy().select(
+            pl.col(column).alias("value"),
+            pl.lit(1, pl.UInt64).alias("rows"),
+            *([pl.col("_weight").alias("weight")] if "_weight" in batch.columns else []),
+        )
+        kept.append(summed(one))
+        if len(kept) > _FRAMES_MAX:
+            kept = [_bounded(summed(pl.concat(kept).lazy()), column)]
+    return _bounded(summed(pl.concat(kept).lazy()), column)
+
+
+def _bounded(found: pl.DataFrame, column: str) -> pl.DataFrame:
+    if found.height > DISTINCT_MAX:
+        raise InvalidInputError(
+            f"column {column!r} has more than {count(DISTINCT_MAX)} different values: choose one "
+            "with classes, or put its ranges into a new column"
+        )
+    return found
+
+
+def _labelled(found: pl.DataFrame, by: str) -> Shares:
+    """Return the values that are the largest by `by`, as texts, and the others summed up.
+
+    Few numbers keep their own order; words are ordered by how many rows they have.
+    """
+    dtype = found["value"].dtype
+    by_size = found.sort([by, "value"], descending=[True, False], nulls_last=True)
+    others = by_size.slice(VALUES_MAX)
+    shown = by_size.head(VALUES_MAX)
+    if others.is_empty() and (dtype.is_numeric() or dtype.is_temporal()):
+        shown = shown.sort("value", nulls_last=True)
+    else:
+        shown = shown.sort(["rows", "value"], descending=[True, False], nulls_last=True)
+    labels = _distinct([value_text(value, _LABEL_CELLS_MAX) for value in shown["value"].to_list()])
+    return Shares(
+        shown.with_columns(pl.Series("value", labels, dtype=pl.String)),
+        others.drop("value").sum().row(0, named=True),
+        others.height,
+    )
+
+
+def _distinct(labels: list[str]) -> list[str]:
+    """Texts that were cut to the same get numbers: a chart would draw them as one."""
+    seen: dict[str, int] = {}
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+    number: dict[str, int] = {}
+    told = []
+    for label in labels:
+        number[label] = number.get(label, 0) + 1
+        told.append(label if seen[label] == 1 else f"{label} [{number[label]}]")
+    return told

@@ -1,0 +1,42 @@
+"""The guide for notebooks: every block runs, and its pictures are of what it says."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from cli_tools import call
+
+import dataset_rt
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs/guides/notebooks.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def test_every_block_runs(tmp_path, monkeypatch):
+    pytest.importorskip("altair", reason="needs the extra `plot`")
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    for number, block in enumerate(BLOCK.findall(GUIDE.read_text())):
+        exec(compile(block, f"notebooks.md, block {number}", "exec"), scope)
+    assert scope["results"][0].status == "written"
+    assert (tmp_path / "draws.json").stat().st_size < 20_000
+    assert scope["labels"] != sorted(scope["labels"])
+    assert scope["bytes_by_label"].height == 10
+    assert scope["darkest"].height > 0
+    assert "runtime closed" in scope["dataset"]._repr_html_()
+    assert dataset_rt.verify_cache("caches/digits", level="deep")
+    commands = re.findall(r"^dataset-rt (.*)$", GUIDE.read_text(), re.MULTILINE)
+    assert [call(*shlex.split(command)).code for command in commands] == [0]
+    assert (tmp_path / "report.html").exists()
+
+
+def test_pictures_are_small_and_each_has_its_place():
+    pictures = re.findall(r"\(\.\./pictures/([^)]+)\)", GUIDE.read_text())
+    assert len(pictures) == len(set(pictures)) == 5
+    for name in pictures:
+        content = (ROOT / "docs/pictures" / name).read_bytes()
+        assert len(content) < 150_000
+        if name.endswith(".svg"):
+            assert b"transparent" in content or b'fill="none"' in content

@@ -1,0 +1,367 @@
+"""Charts of `dataset.plot`: their few numbers are those of the table and of the samples read."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from conftest import opened
+
+from dataset_rt import ArrowSource, CorruptError, InvalidInputError, open_dataset
+
+alt = pytest.importorskip("altair", reason="needs the extra `plot`")
+
+from dataset_rt.plotting import figures  # noqa: E402
+from dataset_rt.plotting.bins import BINS, Bins  # noqa: E402
+
+ROWS = 700
+HOSTILE = "<script>\u202e\x1b[31m"
+
+
+@pytest.fixture
+def caches(runtime, tmp_path):
+    """Two caches, 700 rows together, of unequal classes and payloads of 0 to 4,096 bytes."""
+    labels = ["abcdefgh"[min(7, (row * row) % 13)] for row in range(ROWS)]
+    table = pa.table(
+        {
+            "payload": pa.array([b"x" * (2 ** (row % 14) // 2) for row in range(ROWS)]),
+            "label": pa.array([None if row % 50 == 0 else one for row, one in enumerate(labels)]),
+            "user": pa.array([row % 101 for row in range(ROWS)]),
+            HOSTILE: pa.array(["y" * 100 + HOSTILE + str(row % 3) for row in range(ROWS)]),
+        }
+    )
+    sources = [ArrowSource("one", table.slice(0, 450)), ArrowSource("two", table.slice(450))]
+    runtime.write_cache(sources, tmp_path)
+    return [tmp_path / "one", tmp_path / "two"]
+
+
+@pytest.fixture
+def weighted(caches):
+    dataset = open_dataset(caches, seed=5, shuffle=True)
+    weight = (pl.int_range(pl.len()) % 17 + 1) ** 2 / 4
+    table = dataset.get_metadata().sample(fraction=0.9, seed=1, shuffle=True)
+    dataset.update_metadata(table.with_columns(weight=weight, extra=pl.col("user") * 0.5))
+    return dataset
+
+
+def drawn(chart):
+    """The rows of a chart's data; it is valid by the schema of Vega-Lite."""
+    assert isinstance(chart, alt.Chart)
+    document = json.loads(chart.to_json())
+    (data,) = document["datasets"].values() if "datasets" in document else [None]
+    return pl.DataFrame(document["data"]["values"] if data is None else data)
+
+
+def of(chart, kind):
+    frame = drawn(chart).filter(pl.col("kind") == kind)
+    return dict(frame.select("value", "share").rows())
+
+
+def test_weights_are_counted_in_ranges_of_all_of_them(weighted):
+    weights = weighted.get_metadata()["weight"]
+    frame = drawn(weighted.plot.weights())
+    assert frame.height == BINS
+    assert (frame["begin"][0], frame["end"][-1]) == (weights.min(), weights.max())
+    for row in frame.iter_rows(named=True):
+        is_last = row["end"] == weights.max()
+        inside = (weights >= row["begin"]) & (
+            (weights <= row["end"]) if is_last else (weights < row["end"])
+        )
+        assert row["rows"] == inside.sum(), row
+        assert row["share"] == pytest.approx(weights.filter(inside).sum() / weights.sum())
+    assert json.loads(weighted.plot.weights().to_json())["encoding"]["x"]["scale"]["type"] == "log"
+
+
+def test_equal_weights_are_one_bar(caches):
+    chart = open_dataset(caches).plot.weights()
+    assert drawn(chart)["rows"].to_list() == [ROWS]
+    assert json.loads(chart.to_json())["title"]["subtitle"] == ["all equal: 1"]
+
+
+def test_balance_is_that_of_rows_and_weights(weighted):
+    table = weighted.get_metadata()
+    expected = table.group_by(pl.col("label").fill_null("null")).agg(
+        rows=pl.len() / table.height, weight=pl.col("weight").sum() / table["weight"].sum()
+    )
+    chart = weighted.plot.class_balance("label")
+    rows = dict(expected.select("label", "rows").rows())
+    assert of(chart, "share of the rows") == pytest.approx(rows)
+    weights = dict(expected.select("label", "weight").rows())
+    assert of(chart, "share of the weight") == pytest.approx(weights)
+    order = expected.sort(["rows", "label"], descending=[True, False])["label"].to_list()
+    assert json.loads(chart.to_json())["encoding"]["y"]["sort"] == order
+
+
+def test_balance_without_weights_has_one_bar_a_value(caches):
+    frame = drawn(open_dataset(caches).plot.class_balance("label"))
+    assert frame["kind"].unique().to_list() == ["share of the rows"]
+    assert frame["share"].sum() == pytest.approx(1)
+    assert frame["rows"].sum() == ROWS
+
+
+def test_of_many_values_the_rest_is_summed_up(weighted):
+    chart = weighted.plot.class_balance("user")
+    frame = drawn(chart)
+    assert frame.height == 2 * figures.VALUES_MAX
+    table = weighted.get_metadata()
+    counts = table["user"].value_counts(sort=True)["count"]
+    shown = frame.filter(kind="share of the rows")
+    assert sorted(shown["rows"], reverse=True) == counts.head(30).to_list()
+    rest = counts.slice(30).sum() / table.height
+    (subtitle,) = json.loads(chart.to_json())["title"]["subtitle"]
+    assert subtitle.startswith(f"other (71 values): {rest:.1%} of the rows, ")
+
+
+def test_few_numbers_keep_their_order(weighted):
+    table = weighted.get_metadata()
+    weighted.update_metadata(table.with_columns(digit=(pl.col("user") * 7 % 11)))
+    sort = json.loads(weighted.plot.class_balance("digit").to_json())["encoding"]["y"]["sort"]
+    assert sort == [str(digit) for digit in range(11)]
+
+
+def test_too_many_values_are_refused(weighted, monkeypatch):
+    monkeypatch.setattr(figures, "DISTINCT_MAX", 100)
+    with pytest.raises(InvalidInputError, match=r"'user' has more than 100 different values"):
+        weighted.plot.class_balance("user")
+
+
+def test_sizes_are_those_of_the_payloads_of_active_rows(weighted, monkeypatch):
+    sizes = pl.Series([len(sample.data) for sample in in_table_order(weighted)])
+    chart = weighted.plot.payload_sizes()
+    frame = drawn(chart)
+    some = sizes.filter(sizes > 0)
+    assert frame["rows"].sum() == len(some)
+    assert (frame["begin"][0], frame["end"][-1]) == (some.min(), some.max())
+    assert frame["sum"].sum() == sizes.sum()
+    for row in frame.filter(pl.col("rows") > 0).iter_rows(named=True):
+        # Ranges are far narrower than these sizes are apart.
+        (size,) = {size for size in some if row["begin"] * 0.99 <= size <= row["end"] * 1.01}
+        assert row["rows"] == (sizes == size).sum()
+    (subtitle,) = json.loads(chart.to_json())["title"]["subtitle"]
+    assert f"{(sizes == 0).sum()} of them empty and not shown" in subtitle
+
+
+def in_table_order(dataset):
+    table = dataset.get_metadata()
+    return [dataset.get_item(*row) for row in table.select("cache_id", "sample_id").rows()]
+
+
+def test_no_payload_is_read_for_any_chart(caches, weighted):
+    for path in caches:
+        shard = path / "shards/000000.arrow"
+        shard.write_bytes(b"\0" * shard.stat().st_size)
+    for chart in (
+        weighted.plot.weights(),
+        weighted.plot.class_balance("label"),
+        weighted.plot.payload_sizes(),
+        weighted.plot.draws("label", 100),
+    ):
+        assert not drawn(chart).is_empty()
+
+
+def test_a_damaged_index_is_an_error_that_names_it(caches, weighted):
+    index = caches[1] / "index.bin"
+    content = bytearray(index.read_bytes())
+    content[64 + 12] ^= 1
+    index.write_bytes(content)
+    with pytest.raises(CorruptError, match=r"two/index\.bin is damaged"):
+        weighted.plot.payload_sizes()
+
+
+def delivered(dataset, n):
+    """What training would get next, by really reading samples, epoch after epoch."""
+    found = []
+    while len(found) < n:
+        found += [sample.metadata["label"] for sample in dataset]
+    return pl.Series(found[:n], dtype=pl.String).fill_null("null")
+
+
+def shares_of(values):
+    return {value: number / len(values) for value, number in values.value_counts().rows()}
+
+
+def missing_are_none(shares, names):
+    return {name: shares.get(name, 0.0) for name in names}
+
+
+@pytest.mark.parametrize("n", [1, 400, 2500])
+@pytest.mark.parametrize(
+    "sampling", ["multinomial", "permutation", "weighted_without_replacement", None]
+)
+def test_draws_are_the_samples_that_training_gets(runtime, caches, weighted, sampling, n):
+    options = {"sampling": sampling, "shuffle": True} if sampling else {"shuffle": False}
+    dataset = opened(runtime, caches, seed=9, **options)
+    dataset.update_metadata(weighted.get_metadata())
+    dataset.set_epoch_len(150)
+    dataset.set_epoch(3)
+    before = (dataset.state_dict(), dataset.epoch, len(dataset))
+    chart = dataset.plot.draws("label", n)
+    assert (dataset.state_dict(), dataset.epoch, len(dataset)) == before
+    table = dataset.get_metadata()
+    by = pl.len() if sampling in {"permutation", None} else pl.col("weight").sum()
+    due = table.group_by(pl.col("label").fill_null("null")).agg(share=by.cast(pl.Float64))
+    due = due.with_columns(pl.col("share") / pl.col("share").sum())
+    name = "due by rows" if sampling in {"permutation", None} else "due by weight"
+    assert of(chart, name) == pytest.approx(dict(due.rows()))
+    found = of(chart, "drawn")
+    assert found == pytest.approx(missing_are_none(shares_of(delivered(dataset, n)), found))
+
+
+def test_draws_go_on_within_an_epoch(weighted):
+    state = weighted.state_dict()
+    reading = iter(weighted)
+    for _ in range(100):
+        next(reading)
+    resumed = copy.copy(weighted)
+    resumed.load_state_dict(weighted.state_dict())
+    assert resumed.state_dict()["position"] == 100 != state["position"]
+    chart = resumed.plot.draws("label", 800)
+    found = of(chart, "drawn")
+    assert found == pytest.approx(missing_are_none(shares_of(delivered(resumed, 800)), found))
+    assert "stream from 100 to 900" in json.loads(chart.to_json())["title"]["subtitle"][0]
+
+
+@pytest.mark.parametrize("options", [{"global_batch_size": 10, "drop_last": True}, {}])
+def test_draws_of_a_share_are_those_of_its_rank(weighted, options):
+    weighted.set_epoch_len(97)
+    share = weighted.partition(2, 3, **options)
+    chart = share.plot.draws("label", 200)
+    found = of(chart, "drawn")
+    assert found == pytest.approx(missing_are_none(shares_of(delivered(share, 200)), found))
+    nothing = weighted.partition(0, 3, global_batch_size=100, drop_last=True)
+    with pytest.raises(InvalidInputError, match="no samples to draw"):
+        nothing.plot.draws("label", 5)
+
+
+def test_by_default_one_epoch_is_drawn(weighted):
+    weighted.set_epoch_len(321)
+    frame = drawn(weighted.plot.draws("label")).filter(kind="drawn")
+    assert frame["samples"].sum() == 321
+
+
+def test_extra_and_identity_columns_have_charts(weighted):
+    for column in ("extra", "cache_id", "weight", "sample_id"):
+        assert not drawn(weighted.plot.class_balance(column)).is_empty()
+        assert not drawn(weighted.plot.draws(column, 50)).is_empty()
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_of_any_type_are_named(weighted):
+    table = weighted.get_metadata()
+    nan = pl.when(pl.col("user") > 50).then(float("nan")).otherwise(pl.col("user") % 2)
+    weighted.update_metadata(
+        table.with_columns(
+            f=nan,
+            tags=pl.concat_list(pl.col("user") % 2, pl.lit(7, pl.Int64)),
+            pair=pl.struct(x=pl.col("user") % 2),
+            day=pl.date(2024, 1, 31),
+            raw=pl.lit(b"\xff"),
+        )
+    )
+    named = {
+        "f": ["0", "1", "nan"],
+        "tags": ["[0, 7]", "[1, 7]"],
+        "pair": ["{'x': 0}", "{'x': 1}"],
+        "day": ["2024-01-31"],
+        "raw": ["b'\\xff'"],
+    }
+    for column, values in named.items():
+        chart = weighted.plot.class_balance(column)
+        assert sorted(drawn(chart)["value"].unique()) == values
+        found = of(weighted.plot.draws(column, 3000), "drawn")
+        assert sorted(found) == values
+        assert sum(found.values()) == pytest.approx(1)
+        assert min(found.values()) > 0
+
+
+def test_hostile_names_and_values_are_harmless_and_stay_apart(weighted):
+    chart = weighted.plot.class_balance(HOSTILE)
+    assert drawn(chart)["value"].n_unique() == 3
+    text = chart.to_json(ensure_ascii=False)
+    assert "\u202e" not in text
+    assert "\\u001b" not in text
+
+
+def test_wrong_columns_are_named_with_those_there_are(weighted):
+    for method in (weighted.plot.class_balance, weighted.plot.draws):
+        with pytest.raises(InvalidInputError, match=r"no column 'lable' to plot; .*label, user"):
+            method("lable")
+        with pytest.raises(InvalidInputError, match=r"no column 'payload'"):
+            method("payload")
+        with pytest.raises(TypeError, match="name of a column, found int"):
+            method(3)
+    with pytest.raises(InvalidInputError, match="n must be an integer from 1"):
+        weighted.plot.draws("label", 0)
+
+
+def test_charts_stay_small_whatever_the_table(weighted):
+    for chart in (weighted.plot.weights(), weighted.plot.draws("user", 5000)):
+        assert drawn(chart).height <= 2 * figures.VALUES_MAX
+
+
+def test_charts_read_on_light_and_dark_pages(weighted):
+    document = json.loads(weighted.plot.weights().to_json())
+    assert document["background"] == document["config"].get("background", "transparent")
+    for channel in ("labelColor", "titleColor"):
+        colour = document["config"]["axis"][channel]
+        light = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        luminance = sum(
+            part * (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4)
+            for part, c in zip((0.2126, 0.7152, 0.0722), light, strict=True)
+        )
+        # The contrast that WCAG asks of large text, on white and on near black.
+        assert 1.05 / (luminance + 0.05) > 3
+        assert (luminance + 0.05) / (0.0056 + 0.05) > 3
+
+
+def test_pictures_can_be_made_of_them(weighted):
+    convert = pytest.importorskip("vl_convert", reason="see requirements/dev.in")
+    for chart in (
+        weighted.plot.weights(),
+        weighted.plot.payload_sizes(),
+        weighted.plot.class_balance("label"),
+        weighted.plot.draws("label"),
+    ):
+        assert "<svg" in convert.vegalite_to_svg(chart.to_json())
+
+
+def test_without_altair_the_error_names_the_extra(caches):
+    code = (
+        "import sys; sys.modules['altair'] = None\n"
+        "from dataset_rt import open_dataset\n"
+        "try: open_dataset(sys.argv[1]).plot.weights()\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, caches[0]], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "dataset.plot needs Altair: pip install 'dataset-rt[plot]'\n"
+
+
+@pytest.mark.parametrize(
+    ("least", "largest"), [(0, 0), (3, 3), (1, 2), (5e-324, 1e300), (1e-3, 1e3), (0, 9)]
+)
+def test_every_value_lies_in_a_range(least, largest):
+    bins = Bins(least, largest)
+    values = pl.Series([least, largest, (least + largest) / 2], dtype=pl.Float64)
+    bins.add(values)
+    bins.add(values)
+    ranges = bins.ranges()
+    assert ranges["rows"].sum() == 6
+    assert ranges["begin"].is_finite().all()
+    assert (ranges["end"] > ranges["begin"]).all()
+
+
+@pytest.mark.parametrize(("least", "largest"), [(105, 134), (0, 39), (0, 40), (7, 8), (0, 1000)])
+def test_ranges_of_whole_numbers_hold_equally_many(least, largest):
+    bins = Bins(least, largest, is_integer=True)
+    bins.add(pl.Series(range(least, largest + 1)))
+    ranges = bins.ranges()
+    assert ranges.height <= BINS
+    assert ranges["rows"].sum() == largest + 1 - least
+    width = (ranges["end"] - ranges["begin"]).round(9).unique().to_list()
+    assert width == [ranges["rows"].max()]
+    assert ranges["rows"][:-1].n_unique() <= 1
