@@ -55,7 +55,10 @@ def draw(page: Path, picture: Path, width: int, height: int, *, is_dark: bool) -
         f"--screenshot={picture}",
     ]
     command += [f"--window-size={width},{height}"]
-    command += [f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", page.absolute().as_uri()]
+    command += [
+        f"--blink-settings=preferredColorScheme={0 if is_dark else 1}",
+        page.absolute().as_uri(),
+    ]
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - found above
     with Image.open(picture) as shot:
         shot.convert("RGB").quantize(COLOURS).save(picture, optimize=True)

@@ -63,6 +63,8 @@ def test_columns_agree_with_the_data(runtime, tmp_path):
     flags = data["flag"].value_counts(sort=True).rows()
     for value, number in flags:
         assert rows[str(value).lower()][-1] == f"{number} \u00b7 {number / 400:.1%}"
+    # Of all rows, the nulls among them.
+    assert rows["a"][-1] == "200 \u00b7 50.0%"
     assert "1 infinite" in page.text
     assert "every value once" in page.text
 

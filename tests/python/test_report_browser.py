@@ -86,6 +86,7 @@ def test_nothing_is_wider_than_the_window(reports, name, width, tmp_path):
     assert found["width"] == width
     assert found["scrollWidth"] <= width
     assert found["tooWide"] == []
+    assert found["cut"] == []
 
 
 def test_thumbnails_are_pictures(reports, tmp_path):
