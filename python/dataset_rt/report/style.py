@@ -51,7 +51,8 @@ break-inside:avoid;display:flex;flex-direction:column;gap:8px}
 @@ .column .drt-bars th{max-width:11em}
 @@ .column .drt-bars-cell{min-width:3em}
 @@ .column .drt-histogram{height:72px}
-@@ .samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,155px),1fr));gap:14px}
+@@ .samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,155px),1fr));
+gap:14px}
 @@ .samples.wide{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}
 @@ .sample{border:1px solid var(--edge);border-radius:8px;overflow:hidden;min-width:0;
 break-inside:avoid;display:flex;flex-direction:column}
