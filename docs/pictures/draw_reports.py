@@ -1,6 +1,7 @@
 """Draws the pictures of reports for docs/command-line.md: real pages in a headless browser."""
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,10 @@ def draw(page: Path, picture: Path, width: int, height: int, *, is_dark: bool) -
         f"--screenshot={picture}",
     ]
     command += [f"--window-size={width},{height}"]
-    command += [f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", page.as_uri()]
+    command += [
+        f"--blink-settings=preferredColorScheme={0 if is_dark else 1}",
+        page.absolute().as_uri(),
+    ]
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - found above
     with Image.open(picture) as shot:
         shot.convert("RGB").quantize(COLOURS).save(picture, optimize=True)
@@ -63,7 +67,9 @@ def draw(page: Path, picture: Path, width: int, height: int, *, is_dark: bool) -
 def main() -> None:
     """Make the cache, a damaged copy, and both pictures."""
     with tempfile.TemporaryDirectory() as directory, drt.DatasetRuntime() as runtime:
-        here = Path(directory)
+        # What the pages say of paths is then short.
+        os.chdir(directory)
+        here = Path()
         config = drt.WriterConfig(max_shard_bytes=100_000, show_progress=False)
         (made,) = runtime.write_cache(Digits(), here, writer_config=config)
         if not isinstance(made, drt.CacheWriteSuccess):

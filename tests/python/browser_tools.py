@@ -20,6 +20,10 @@ const seen = {
   scrollWidth: document.documentElement.scrollWidth,
   tooWide: shown.filter(e => e.getBoundingClientRect().right > innerWidth + 1)
     .filter(e => !isIn(e, ".drt-scroll") && !isIn(e, "pre.hex")).map(e => e.outerHTML.slice(0, 99)),
+  // What a name is cut to, with its points, is meant to be cut.
+  cut: shown.filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0)
+    .filter(e => getComputedStyle(e).textOverflow !== "ellipsis" && !isIn(e, ".drt-scroll"))
+    .filter(e => !isIn(e, "pre.hex")).map(e => e.outerHTML.slice(0, 99)),
   images: [...document.images].map(i => [i.complete, i.naturalWidth, i.naturalHeight]),
   background: getComputedStyle(document.body).backgroundColor,
 };

@@ -54,6 +54,7 @@ def hard_values(rows=400):
             "wide": draw.uniform(-1, 1) * 1.7e308,
             "big": draw.randrange(-(2**63), 2**63),
             "flag": i % 3 == 0,
+            "grade": [None, "a", "b", "a"][i % 4],
             "nothing": None,
             "same": "x",
             "key": f"k{i}",

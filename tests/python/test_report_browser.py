@@ -78,13 +78,15 @@ def test_the_watch_over_requests_and_scripts_sees_them(tmp_path):
     assert "hi" in seen.console[0]
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize(
+    ("name", "width"), [*[(name, 400) for name in MAKE], ("columns", 1280), ("hostile", 1280)]
+)
 def test_nothing_is_wider_than_the_window(reports, name, width, tmp_path):
     found, _ = probed(reports[name], tmp_path, width=width)
     assert found["width"] == width
     assert found["scrollWidth"] <= width
     assert found["tooWide"] == []
+    assert found["cut"] == []
 
 
 def test_thumbnails_are_pictures(reports, tmp_path):

@@ -7,10 +7,11 @@ import base64
 from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined
 from dataset_rt.inspection.column_stats import DISTINCT_MAX
 from dataset_rt.report.facts import ClassShare, ColumnFacts, Histogram, PayloadFacts, SampleFacts
-from dataset_rt.text import count, counted, share, size
+from dataset_rt.text import count, counted, cut, share, size
 
 _NAME_CELLS_MAX = 60
 _BAR_VALUE_CELLS = 32
+_FIELD_CELLS_MAX = 40
 _LINE_CELLS_MAX = 1200
 TINY = 64
 """Pixels up to which a picture is drawn larger than it is, each pixel a square."""
@@ -163,7 +164,7 @@ def sample_card(sample: SampleFacts) -> Markup:
         about.append(element("div", {"class": "drt-bad"}, "metadata unreadable"))
     elif sample.metadata:
         pairs = (
-            joined(element("dt", {}, content(name, 40)), element("dd", {}, value))
+            joined(element("dt", {}, cut(name, _FIELD_CELLS_MAX)), element("dd", {}, value))
             for name, value in sample.metadata
         )
         about.append(element("dl", {}, *pairs))

@@ -18,13 +18,15 @@ from dataset_rt.report.images import MIME, picture_of
 from dataset_rt.report.values import in_words, text_of
 
 _FIELDS_MAX = 24
-"""Columns shown of a sample."""
+_FIELDS_OF_MANY = 10
+_MANY = 12
+"""Columns shown of a sample; fewer where samples are more than the page shows by itself."""
 
 _TEXT_BYTES = 4096
 _TEXT_LETTERS = 360
 _TEXT_LINES = 8
 _HEAD_BYTES = 64
-_PICTURES_BYTES_MAX = 1024 * 1024
+_PICTURES_BYTES_MAX = 768 * 1024
 """Bytes of all pictures of a report: a third more as text."""
 
 
@@ -46,12 +48,14 @@ def samples_of(
         side: The cache, and which of its samples are lost.
         cache: The same where it can be opened: it finds payloads at once.
         ids: The samples, ascending.
-        names: Columns; the first 24 of them are shown.
+        names: Columns; the first of them are shown.
 
     Raises:
         CorruptError: No column can be read.
     """
-    metadata = _metadata_of(side, ids, names[:_FIELDS_MAX])
+    metadata = _metadata_of(
+        side, ids, names[: _FIELDS_OF_MANY if len(ids) > _MANY else _FIELDS_MAX]
+    )
     payloads = _read_at(cache, ids) if cache is not None else _read_through(side, ids)
     room = _PICTURES_BYTES_MAX
     found = []
