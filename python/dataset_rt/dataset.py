@@ -462,7 +462,7 @@ class CachedDataset(TorchFaces, Saving):
     def plot(self) -> DatasetPlots:
         """Altair charts: `weights()`, `class_balance(column)`, `payload_sizes()`, `draws(column)`.
 
-        They need `pip install 'dataset-rt[plot]'`.
+        They need the extra `plot`, which is Altair: `pip install altair`.
         """
         from dataset_rt.plotting import DatasetPlots  # noqa: PLC0415 - imported when used
 

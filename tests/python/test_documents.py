@@ -144,6 +144,20 @@ def test_every_markdown_file_names_existing_files():
     assert broken == []
 
 
+def test_nobody_is_told_to_install_a_package_of_this_name_from_an_index():
+    # There is none of ours: somebody else's may have the name.
+    texts = [*map(ROOT.joinpath, markdown_pages()), *ROOT.glob("python/**/*.py")]
+    texts += [*ROOT.glob("examples/*"), *ROOT.glob("website/**/*.py")]
+    wrong = [
+        (path.name, command)
+        for path in texts
+        if path.is_file()
+        for command in re.findall(r"(?:pip|uv|pipx)\b[^\n]*install[^\n]*", path.read_text())
+        if re.search(r"(?<![./\w-])dataset[-_]rt\b(?!-)", command)
+    ]
+    assert wrong == []
+
+
 def test_every_test_that_a_document_names_exists():
     missing = []
     for document in ROOT.glob("docs/**/*.md"):
