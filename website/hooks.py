@@ -26,6 +26,8 @@ LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 LONG_CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>\n]{25,}(?=</code>)")
 OPTION = re.compile(r"(?<=<code)(?=>-[^<\n]{1,24}</code>)")
 MARKS = re.compile(r"(?:::|[_/.,=(]+)(?=\w)")
+# Who searches wants to do something; why it became so is the last answer.
+BOOSTS = {"guides/": 2, "faq.md": 2, "start.md": 2, "decisions/": 0.2, "changelog.md": 0.2}
 # Pages that have a place in the navigation.
 NAMES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
@@ -73,12 +75,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Turn links between docs/ and the rest of the repository to the pages made above.
 
-    Pages that are alone below their tab need no list beside them.
+    Pages that are alone below their tab need no list beside them, and some are better answers of
+    the search than others.
     """
     here = page.file.src_uri
     if page.parent is None:
         # A list of pages would hold this one alone.
         page.meta["hide"] = ["navigation"]
+    for begin, boost in BOOSTS.items():
+        if here.startswith(begin):
+            page.meta["search"] = {"boost": boost}
     source = _SOURCE_OF.get(here, posixpath.join("docs", here))
 
     def turned(link: re.Match[str]) -> str:
