@@ -259,6 +259,10 @@ class CachedDataset(TorchFaces, Saving):
         becomes the row count, the epoch number stays; iterators that run already go on with their
         table.
 
+        What is stored is checked row by row. What is not, nobody can check: a weight or a new
+        column beside the wrong row is accepted. Compute it on the table itself, or join it by
+        `cache_id` and `sample_id`.
+
         Args:
             df: A Polars DataFrame or any other Arrow table with `cache_id`, `sample_id`, `weight`
                 and every stored column.

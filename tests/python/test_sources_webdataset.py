@@ -12,6 +12,7 @@ from conftest import run_script
 from source_tools import (
     assert_begins_anywhere,
     assert_resumes,
+    flattened,
     is_stale,
     pets,
     put_tar,
@@ -120,8 +121,21 @@ def test_columns_choose_and_lacking_ones_are_null(tmp_path):
     )
     found = samples_of(source_of(tmp_path / "a.tar", columns=["x"]))
     assert found == [(b"1", {"x": 1}), (b"2", {"x": None})]
-    with pytest.raises(drt.InvalidInputError, match=r"a\.json.*'boxes'.*JSON list.*columns="):
+    keep = r"columns=\['__key__', 'x'\]"
+    with pytest.raises(drt.InvalidInputError, match=rf"a\.json.*'boxes'.*JSON list.*{keep}, or"):
         samples_of(source_of(tmp_path / "a.tar"))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_transform_may_make_text_of_lists_and_objects(runtime, tmp_path, processes):
+    members = [("a.jpg", b"1"), ("a.json", b'{"x": 1, "boxes": [1, {"y": null}]}')]
+    put_tar(tmp_path / "a.tar", members)
+    source = source_of(tmp_path / "a.tar", transform=flattened, transform_version="1")
+    config = drt.WriterConfig(num_processes=processes)
+    result = write(runtime, source, tmp_path, config)
+    assert isinstance(result, drt.CacheWriteSuccess), result
+    (sample,) = drt.open_dataset(result.path)
+    assert sample.metadata == {"__key__": "a", "x": 1, "boxes": '[1, {"y": null}]'}
 
 
 def test_members_are_never_dropped_silently(tmp_path):
