@@ -81,6 +81,11 @@ impl Report {
         }
     }
 
+    /// Whether a file has other bytes than were written.
+    pub(super) fn has_damaged_files(&self) -> bool {
+        self.findings.iter().any(|finding| finding.rule == "F03")
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.findings.len() >= FINDINGS_MAX
     }
