@@ -466,7 +466,7 @@ class CachedDataset(TorchFaces, Saving):
     def plot(self) -> DatasetPlots:
         """Altair charts: `weights()`, `class_balance(column)`, `payload_sizes()`, `draws(column)`.
 
-        They need the extra `plot`, which is Altair: `pip install altair`.
+        They need Altair, which the extra `plot` installs.
         """
         from dataset_rt.plotting import DatasetPlots  # noqa: PLC0415 - imported when used
 

@@ -141,12 +141,6 @@ def samples_of(source, start=0):
     return found
 
 
-def flattened(sample):
-    """A transform that keeps nested JSON as text."""
-    nested = {k: json.dumps(v) for k, v in sample.metadata.items() if isinstance(v, (list, dict))}
-    return drt.CacheInput(sample.data, {**sample.metadata, **nested})
-
-
 def shout(sample):
     """A transform at module level, as processes need it."""
     return drt.CacheInput(bytes(sample.data).upper(), {**sample.metadata, "loud": True})

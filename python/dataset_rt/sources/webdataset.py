@@ -45,8 +45,7 @@ class WebDatasetSource(Importer):
     the entries of `json` objects; those of `meta.json` are named `meta.` and the entry. Every
     other member must be the payload or be ignored on purpose. Types are inferred; declare
     `schema` when a column begins with nulls or a key is not in every sample (it is null then).
-    Lists and objects inside JSON are no columns: choose others, or let a transform make text of
-    them.
+    Lists and objects within JSON cannot be stored; a `transform` gets them, to make text of them.
 
     Args:
         name: Name of the source and of its cache directory.
@@ -124,7 +123,7 @@ class WebDatasetSource(Importer):
                             "out with ignore=[...]"
                         )
                     values[column], places[column] = value, place
-        if self._transform is None:  # which may make text of them
+        if self._transform is None:
             self._refuse_nested(values, places)
         data = self._chosen(found, group)
         return CacheInput(data, self._selected(values, group))
@@ -175,17 +174,17 @@ class WebDatasetSource(Importer):
             yield ending, value
 
     def _refuse_nested(self, values: dict[str, Any], places: dict[str, str]) -> None:
-        nested = [name for name, value in values.items() if isinstance(value, (dict, list))]
-        wanted = [name for name in nested if self._columns is None or name in self._columns]
-        if wanted:
-            column = wanted[0]
-            kind = "object" if isinstance(values[column], dict) else "list"
-            keep = [name for name in self._columns or values if name not in nested]
-            raise InvalidInputError(
-                f"{places[column]}: column {column!r}: expected text, a number, true, false or "
-                f"null, found a JSON {kind}, which cannot be stored; leave it out with "
-                f"columns={keep}, or make text of it in a transform"
-            )
+        is_nested = {name: isinstance(value, (dict, list)) for name, value in values.items()}
+        for column, value in values.items():
+            if is_nested[column] and (self._columns is None or column in self._columns):
+                named = self._columns or (values if self._schema is None else self._schema.names)
+                kept = [name for name in named if not is_nested.get(name)]
+                raise InvalidInputError(
+                    f"{places[column]}: column {column!r}: expected text, a number, true, false or "
+                    f"null, found a JSON {'object' if isinstance(value, dict) else 'list'}, which "
+                    f"cannot be stored; leave it out with columns={kept}, or keep it as text: a "
+                    "transform= gets the value, and json.dumps makes text of it"
+                )
 
     def _selected(self, values: dict[str, Any], group: _Group) -> dict[str, Any]:
         names: Iterable[str]
@@ -197,8 +196,8 @@ class WebDatasetSource(Importer):
             if unknown:
                 raise InvalidInputError(
                     f"{group.shard}: sample {group.key!r}: expected the columns of schema, "
-                    f"{list(names)}, found {sorted(unknown)} too; add them, or name the columns "
-                    "to keep with columns=[...]"
+                    f"{list(names)}, found {sorted(unknown)} too; add them, or leave them out "
+                    f"with columns={list(names)}"
                 )
         else:
             return values
