@@ -61,6 +61,18 @@ def test_every_block_runs(page, runtime, tmp_path, monkeypatch):
         assert len(trained) == 60
 
 
+def test_no_two_pages_make_caches_of_one_name():
+    """Readers try page after page in one directory. The one on migrating has one of its own."""
+    makers = {}
+    for page in markdown_pages():
+        text = "\n".join(blocks_of(page))
+        names = re.findall(r"^    name = \"(.+?)\"|\w+Source\(\s*\"([^/\"]+)\"", text, re.MULTILINE)
+        for name in {a or b for a, b in names} if page != "docs/guides/migrating.md" else ():
+            makers.setdefault(name, []).append(page)
+    assert len(makers) > 20
+    assert {name: pages for name, pages in makers.items() if len(pages) > 1} == {}
+
+
 def test_pages_that_are_run_elsewhere_exist():
     assert {page for page in CLAIMED if not (ROOT / page).exists()} == set()
     assert {page: modules for page, modules in CLAIMED.items() if len(modules) > 1} == {}

@@ -138,6 +138,4 @@ def _require_altair() -> None:
     except ModuleNotFoundError as error:
         if error.name != "altair":
             raise
-        raise ImportError(
-            "dataset.plot needs Altair: pip install altair", name="altair"
-        ) from error
+        raise ImportError("dataset.plot needs Altair: pip install altair", name="altair") from error
