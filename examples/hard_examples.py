@@ -1,13 +1,14 @@
-"""Hard examples: the losses of each epoch are the weights of the next, and a stop loses none.
+"""Hard examples: the losses of each epoch are the weights of the next, across stops too.
 
 What it shows: after each epoch a small network scores the training samples, and the losses become
 the weights of the table (online hard example mining, OHEM). The same network, trained on equally
 many samples with equal weights, is the control. Then the mined run is made again in two halves,
-with everything but two files thrown away in the middle.
+with everything but one file thrown away in the middle.
 
-What to take away: losses go back by identity, in a join; a row that gets another row's values is
-refused. `save_state` keeps weights and position together, so a resumed run ends with the very same
-network. Mining helps the classes that were hard; check that it does not cost you the others.
+What to take away: losses go back by identity, in a join, because nobody can see that a loss lies
+beside the wrong row. Network, weights and position are of one moment, so they are saved in one file
+that is replaced in one step: a kill costs the epoch under way, and the resumed run ends with the
+very same network. Mining helps the classes that were hard; check that it does not cost the others.
 
 The samples are the handwritten digits that come with scikit-learn, every second one for testing.
 
@@ -16,7 +17,8 @@ Run it with `python examples/hard_examples.py [directory]`.
 
 from __future__ import annotations
 
-import shutil
+import io
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,21 +85,40 @@ def mine(dataset: drt.CachedDataset, losses: pl.DataFrame) -> None:
     dataset.update_metadata(table.join(weights, on=["cache_id", "sample_id"]))
 
 
-def train(cache: Path, run: Path, *, until: int, mining: bool) -> MLPClassifier:
-    """Train until an epoch, from the beginning or from where `run` was left."""
+def save(checkpoint: Path, model: MLPClassifier, dataset: drt.CachedDataset) -> None:
+    """Save all that belongs to this moment, in one file: the old one stays, or the new one is."""
+    table = io.BytesIO()
+    dataset.get_metadata().write_ipc(table)
+    content = {"model": model, "table": table.getvalue(), "state": dataset.state_dict()}
+    aside = checkpoint.with_suffix(".new")
+    with aside.open("wb") as file:
+        joblib.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())  # for a power failure; a kill needs no more than the next line
+    aside.replace(checkpoint)
+
+
+def load(checkpoint: Path, dataset: drt.CachedDataset) -> MLPClassifier:
+    """Give the dataset its table and its place; return the model."""
+    content = joblib.load(checkpoint)
+    dataset.update_metadata(pl.read_ipc(content["table"]))  # before the state, which names it
+    dataset.load_state_dict(content["state"])
+    return content["model"]
+
+
+def train(cache: Path, checkpoint: Path, *, until: int, mining: bool) -> MLPClassifier:
+    """Train until an epoch, from the beginning or from where the checkpoint was left."""
     model = MLPClassifier(hidden_layer_sizes=(16,), learning_rate_init=0.003, random_state=SEED)
     dataset = open_part(cache, test=False, shuffle=True)
     scored = open_part(cache, test=False)
-    if run.exists():
-        dataset.load_state(run)  # the weights and the place in the stream
-        model = joblib.load(run / "model.joblib")
+    if checkpoint.exists():
+        model = load(checkpoint, dataset)
     for _ in range(dataset.epoch, until):
         for pixels, labels in read(dataset, BATCH_SIZE):
             model.partial_fit(pixels, labels, classes=CLASSES)
         if mining:
             mine(dataset, losses_of(model, scored))
-        dataset.save_state(run)
-        joblib.dump(model, run / "model.joblib")
+        save(checkpoint, model, dataset)
     return model
 
 
@@ -116,8 +137,9 @@ def accuracies(model: MLPClassifier, test: drt.CachedDataset) -> Floats:
 
 def main(output: Path) -> None:
     """Train plainly, with mining, and with mining in two halves; compare."""
-    for run in ("plain", "mined", "halves"):
-        shutil.rmtree(output / run, ignore_errors=True)
+    runs = {name: output / f"{name}.joblib" for name in ("plain", "mined", "halves")}
+    for checkpoint in runs.values():
+        checkpoint.unlink(missing_ok=True)
     with drt.DatasetRuntime() as runtime:
         config = drt.ReaderConfig(seed=SEED)
         match runtime.from_cache_sources(Digits(), output / "caches", reader_config=config):
@@ -126,8 +148,8 @@ def main(output: Path) -> None:
             case drt.CacheSourcesDatasetSuccess(dataset, _):
                 (cache,) = dataset.cache_paths
 
-    plain = train(cache, output / "plain", until=EPOCHS, mining=False)
-    mined = train(cache, output / "mined", until=EPOCHS, mining=True)
+    plain = train(cache, runs["plain"], until=EPOCHS, mining=False)
+    mined = train(cache, runs["mined"], until=EPOCHS, mining=True)
     hard = hardest(losses_of(plain, open_part(cache, test=False)))
     easy = [label for label in CLASSES if label not in hard]
     print(f"{EPOCHS} epochs each; hardest by training loss: {hard}")
@@ -136,8 +158,8 @@ def main(output: Path) -> None:
         right = accuracies(model, test)
         print(f"{name:13s}  hard {right[hard].mean():.1%}, the others {right[easy].mean():.1%}")
 
-    train(cache, output / "halves", until=STOP, mining=True)
-    resumed = train(cache, output / "halves", until=EPOCHS, mining=True)
+    train(cache, runs["halves"], until=STOP, mining=True)
+    resumed = train(cache, runs["halves"], until=EPOCHS, mining=True)
     pairs = zip(resumed.coefs_ + resumed.intercepts_, mined.coefs_ + mined.intercepts_, strict=True)
     same = all(np.array_equal(ours, theirs) for ours, theirs in pairs)
     print(f"stopped before epoch {STOP} and resumed: {'the same' if same else 'ANOTHER'} network")

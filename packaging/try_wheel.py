@@ -73,7 +73,7 @@ def main() -> None:
         script = python.with_name("dataset-rt")
         bare = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
         assert bare.returncode == 1, bare
-        assert "pip install 'dataset-rt[cli]'" in bare.stderr, bare
+        assert "pip install typer" in bare.stderr, bare
         run(*pip, f"{wheel}[cli]")
         run(script, "--version")
     print(f"{wheel.name} works in an empty environment")

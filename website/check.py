@@ -3,8 +3,9 @@
     python website/check.py target/site
 
 MkDocs checks links of Markdown. Here are the rest: links and pictures of every page as built, their
-anchors, ids that are there twice, pages that no navigation leads to, lists that became text, and
-whatever a browser would fetch from elsewhere. Addresses of other sites are not fetched.
+anchors, ids that are there twice, pages that no navigation leads to, lists that became text, lines
+of code that are cut off, and whatever a browser would fetch from elsewhere. Addresses of other
+sites are not fetched.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ NAVIGATION = {"md-nav__link", "md-tabs__link"}
 # Hints that are no requests.
 NOT_FETCHED = {"canonical", "next", "prev"}
 FETCHED_BY_STYLE = re.compile(r"(?:url\(\s*[\"']?|@import\s+[\"'])(?:https?:)?//")
+# As our sources are: so much is seen beside both lists on a screen of 1280 pixels.
+CODE_COLUMNS = 100
 LOST_LIST = re.compile(r"^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
 
 
@@ -48,6 +51,7 @@ class Seen(HTMLParser):
         self.problems: list[str] = []
         self._open: list[str] = []
         self._paragraph: list[str] | None = None
+        self._code: list[str] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what a tag names."""
@@ -62,25 +66,38 @@ class Seen(HTMLParser):
                 self.in_navigation.append(found["href"])
         if tag in FETCHED and FETCHED[tag] in found and found.get("rel") not in NOT_FETCHED:
             self.fetched.append(found[FETCHED[tag]])
+        # Pictures for other screens, each with its size behind it.
+        choices = found.get("srcset", "").split(",")
+        self.fetched += [choice.split()[0] for choice in choices if choice.strip()]
         if tag == "img" and not found.get("alt"):
             self.problems.append(f"a picture without words: {found.get('src')}")
         if FETCHED_BY_STYLE.search(found.get("style", "")):
             self.problems.append(f"a style that fetches: {found['style']}")
         if tag == "p":
             self._paragraph = []
+        if tag == "pre":
+            self._code = []
 
     def handle_endtag(self, tag: str) -> None:
-        """Look at the text of a paragraph."""
+        """Look at the text of a paragraph, and at the lines of code."""
         if tag == "p" and self._paragraph is not None:
             text = "".join(self._paragraph)
             if LOST_LIST.search(text.partition("\n")[2]):
                 self.problems.append(f"a list that became text: {text[:80]!r}")
             self._paragraph = None
+        if tag == "pre" and self._code is not None:
+            for line in "".join(self._code).splitlines():
+                if len(line) > CODE_COLUMNS:
+                    self.problems.append(
+                        f"code of {len(line)} columns is cut off: {line.strip()!r}"
+                    )
+            self._code = None
 
     def handle_data(self, data: str) -> None:
-        """Collect the text of a paragraph."""
-        if self._paragraph is not None:
-            self._paragraph.append(data)
+        """Collect the text of a paragraph, and code."""
+        for open_ in (self._paragraph, self._code):
+            if open_ is not None:
+                open_.append(data)
 
 
 def problems_of(site: Path) -> list[str]:

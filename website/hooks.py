@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCED = re.compile(r"(^[ ]*(`{3,}|~{3,}).*?^[ ]*\2[ ]*$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 LONG_CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>\n]{25,}(?=</code>)")
-MARKS = re.compile(r"(?:::|[_/.,=]+)(?=\w)")
+OPTION = re.compile(r"(?<=<code)(?=>-[^<\n]{1,24}</code>)")
+MARKS = re.compile(r"(?:::|[_/.,=(]+)(?=\w)")
+# Who searches wants to do something; why it became so is the last answer.
+BOOSTS = {"guides/": 2, "faq.md": 2, "start.md": 2, "decisions/": 0.2, "changelog.md": 0.2}
 # Pages that have a place in the navigation.
 NAMES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
@@ -58,17 +61,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 pending.append(target)
     for source, page in made.items():
         files.append(File.generated(config, _page_of(source), content=page.markdown))
-        for name, content in page.pictures.items():
+        for name, content in page.beside.items():
             place = posixpath.join(posixpath.dirname(_page_of(source)), name)
-            files.append(File.generated(config, place, content=content))
+            # Included, though it be a program: `exclude_docs` speaks of docs/.
+            files.append(
+                File.generated(config, place, content=content, inclusion=InclusionLevel.INCLUDED)
+            )
     _SOURCE_OF.clear()
     _SOURCE_OF.update({_page_of(source): source for source in made})
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Turn links between docs/ and the rest of the repository to the pages made above."""
+    """Turn links between docs/ and the rest of the repository to the pages made above.
+
+    Pages that are alone below their tab need no list beside them, and some are better answers of
+    the search than others.
+    """
     here = page.file.src_uri
+    if page.parent is None:
+        # A list of pages would hold this one alone.
+        page.meta["hide"] = ["navigation"]
+    for begin, boost in BOOSTS.items():
+        if here.startswith(begin):
+            page.meta["search"] = {"boost": boost}
     source = _SOURCE_OF.get(here, posixpath.join("docs", here))
 
     def turned(link: re.Match[str]) -> str:
@@ -92,7 +108,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Let long names break behind their marks: without, they make columns of tables too wide."""
+    """Let long names break behind their marks: without, they make columns of tables too wide.
+
+    Options of commands stay whole, which browsers break behind their hyphens.
+    """
+    html = OPTION.sub(' class="option"', html)
     return LONG_CODE.sub(lambda code: MARKS.sub(r"\g<0><wbr>", code[0]), html)
 
 

@@ -120,16 +120,19 @@ def draw_hard(directory: Path) -> None:
     cache = directory / "caches/digits"
     test, scored = (scope["open_part"](cache, test=test) for test in (True, False))
     models = {
-        name: scope["train"](cache, directory / name, until=scope["EPOCHS"], mining=False)
+        name: scope["train"](
+            cache, directory / f"{name}.joblib", until=scope["EPOCHS"], mining=name == "mined"
+        )
         for name in ("plain", "mined")  # trained already: they are loaded
     }
     plain, mined = (100 * scope["accuracies"](model, test) for model in models.values())
     hard = scope["hardest"](scope["losses_of"](models["plain"], scored))
     figure, axes = plt.subplots(figsize=(WIDTH, 3.2), layout="constrained")
-    for label in range(10):
-        axes.plot([label, label], [plain[label], mined[label]], color=GREY, linewidth=2, zorder=1)
-    axes.scatter(range(10), plain, s=70, color=BLUE, label="equal weights", zorder=2)
-    axes.scatter(range(10), mined, s=70, color=ORANGE, label="mined", zorder=3)
+    # Side by side, so that equal ones do not hide each other.
+    before, after = np.arange(10) - 0.14, np.arange(10) + 0.14
+    axes.plot([before, after], [plain, mined], color=GREY, linewidth=2, zorder=1)
+    axes.scatter(before, plain, s=70, color=BLUE, label="equal weights", zorder=2)
+    axes.scatter(after, mined, s=70, color=ORANGE, label="mined", zorder=3)
     axes.set(xticks=range(10), xlabel="digit", ylabel="recognised (%)", ylim=(None, 102))
     for label in hard:
         axes.get_xticklabels()[label].set(color=ORANGE, fontweight="bold")

@@ -27,8 +27,10 @@ A short tour:
 To go on: `DatasetRuntime`, `CachedDataset` and `ReaderConfig` have most of it. `open_dataset` is
 one line for notebooks, `open_cache` a look without a runtime, `verify_cache` a check. What a source
 may have: `CacheSource`, `HasFingerprint`, `HasTransform` and their like; `sources` imports files of
-other libraries, `exporters` goes the other way. Every error is a `DatasetRTError` whose class says
-what to do. Further examples have a small cache at hand, whose directory they call cache.
+other libraries, `exporters` goes the other way. What fails on the way is a `DatasetRTError` whose
+class says what to do; wrong types of arguments are a TypeError as everywhere, wrong fields of a
+config pydantic's ValidationError (a ValueError), missing libraries an ImportError. Further examples
+have a small cache at hand, whose directory they call cache.
 
 Where to find it:
 

@@ -259,6 +259,10 @@ class CachedDataset(TorchFaces, Saving):
         becomes the row count, the epoch number stays; iterators that run already go on with their
         table.
 
+        What is stored is checked row by row. What is not, nobody can check: a weight or a new
+        column beside the wrong row is accepted. Compute it on the table itself, or join it by
+        `cache_id` and `sample_id`.
+
         Args:
             df: A Polars DataFrame or any other Arrow table with `cache_id`, `sample_id`, `weight`
                 and every stored column.
@@ -462,7 +466,7 @@ class CachedDataset(TorchFaces, Saving):
     def plot(self) -> DatasetPlots:
         """Altair charts: `weights()`, `class_balance(column)`, `payload_sizes()`, `draws(column)`.
 
-        They need `pip install 'dataset-rt[plot]'`.
+        They need Altair, which the extra `plot` installs.
         """
         from dataset_rt.plotting import DatasetPlots  # noqa: PLC0415 - imported when used
 

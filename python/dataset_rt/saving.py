@@ -28,7 +28,9 @@ class Saving:
         """Save what `state_dict` returns, and an edited table with it, in a directory.
 
         A crash at any moment leaves what was saved before, or all of this. The untouched table is
-        not saved: it is in the caches. With several ranks, let one of them save.
+        not saved: it is in the caches. With several ranks, let one of them save. A model saved
+        by another call is of another moment: put it into one file with `state_dict` and an edited
+        table, or save here into a new directory first, and let the model's file name it.
 
         Args:
             path: The directory, made when it is missing: `state.json` and one Arrow IPC stream,

@@ -61,6 +61,18 @@ def test_every_block_runs(page, runtime, tmp_path, monkeypatch):
         assert len(trained) == 60
 
 
+def test_no_two_pages_make_caches_of_one_name():
+    """Readers try page after page in one directory. The one on migrating has one of its own."""
+    makers = {}
+    for page in markdown_pages():
+        text = "\n".join(blocks_of(page))
+        names = re.findall(r"^    name = \"(.+?)\"|\w+Source\(\s*\"([^/\"]+)\"", text, re.MULTILINE)
+        for name in {a or b for a, b in names} if page != "docs/guides/migrating.md" else ():
+            makers.setdefault(name, []).append(page)
+    assert len(makers) > 20
+    assert {name: pages for name, pages in makers.items() if len(pages) > 1} == {}
+
+
 def test_pages_that_are_run_elsewhere_exist():
     assert {page for page in CLAIMED if not (ROOT / page).exists()} == set()
     assert {page: modules for page, modules in CLAIMED.items() if len(modules) > 1} == {}
@@ -142,6 +154,20 @@ def test_every_markdown_file_names_existing_files():
             if "://" not in target and not (document.parent / target).exists():
                 broken.append(f"{document.relative_to(ROOT)} -> {target}")
     assert broken == []
+
+
+def test_nobody_is_told_to_install_a_package_of_this_name_from_an_index():
+    # There is none of ours: somebody else's may have the name.
+    texts = [*map(ROOT.joinpath, markdown_pages()), *ROOT.glob("python/**/*.py")]
+    texts += [*ROOT.glob("examples/*"), *ROOT.glob("website/**/*.py")]
+    wrong = [
+        (path.name, command)
+        for path in texts
+        if path.is_file()
+        for command in re.findall(r"(?:pip|uv|pipx)\b[^\n]*install[^\n]*", path.read_text())
+        if re.search(r"(?<![./\w-])dataset[-_]rt\b(?!-)", command)
+    ]
+    assert wrong == []
 
 
 def test_every_test_that_a_document_names_exists():

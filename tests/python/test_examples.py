@@ -169,8 +169,6 @@ def test_tabular_rows_stream_to_the_same_model(example, tmp_path):
 
 
 def test_mining_helps_the_hard_classes_and_survives_a_stop(example, tmp_path):
-    import joblib
-
     scope, printed = example("hard_examples", POINTS)
     (hard, others), (hard_mined, others_mined) = map(percentages, printed.splitlines()[1:3])
     assert hard_mined > hard + 5
@@ -183,9 +181,8 @@ def test_mining_helps_the_hard_classes_and_survives_a_stop(example, tmp_path):
     # The saved table's weights are the losses of the saved network, row by row.
     cache = tmp_path / "caches/digits"
     dataset = scope["open_part"](cache, test=False, shuffle=True)
-    dataset.load_state(tmp_path / "mined")
+    model = scope["load"](tmp_path / "mined.joblib", dataset)
     assert dataset.epoch == scope["EPOCHS"]
-    model = joblib.load(tmp_path / "mined/model.joblib")
     key = ["cache_id", "sample_id"]
     both = dataset.get_metadata().join(
         scope["losses_of"](model, scope["open_part"](cache, test=False)), on=key

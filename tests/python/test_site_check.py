@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from urllib.parse import quote
 
 import pytest
 from pages import ROOT
@@ -41,8 +42,11 @@ def test_a_sound_site_has_no_problems(site):
         ('<a href="index.html#gone">x</a>', "no such place"),
         ('<a href="#gone">x</a>', "no such place"),
         ('<img src="gone.png" alt="words">', "dead link gone.png"),
+        ('<img src="p.png" srcset="p.png, gone.png 2x" alt="words">', "dead link gone.png"),
+        ('<source srcset="https://example.org/x.png">', "fetched from elsewhere"),
         ('<img src="p.png">', "a picture without words"),
         ('<b id="top"></b>', "id 'top' is there 2 times"),
+        (f"<pre><code>x\n<b>{'y' * 60}</b>{'z' * 41}\n</code></pre>", "101 columns"),
         ("<p>Text:\n- one\n- two</p>", "a list that became text"),
         ('<script src="https://example.org/x.js"></script>', "fetched from elsewhere"),
         ('<link rel="stylesheet" href="//example.org/x.css">', "fetched from elsewhere"),
@@ -78,7 +82,19 @@ def test_a_style_sheet_fetches_nothing(site):
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.skipif(not SITE.exists(), reason="the site is not built: see make docs")
-def test_the_search_answers_in_pages_that_are_opened_as_files(tmp_path):
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("multinomial", "sampling.html"),
+        ("privacy", "faq.html"),
+        ("GDPR", "faq.html"),
+        ("personal data", "faq.html"),
+        ("S3", "faq.html"),
+        ("NFS", "guides/clusters.html"),
+        ("memory limit", "guides/clusters.html"),
+    ],
+)
+def test_the_search_answers_in_pages_that_are_opened_as_files(words, page, tmp_path):
     shown = subprocess.run(
         [
             BROWSER,
@@ -87,7 +103,7 @@ def test_the_search_answers_in_pages_that_are_opened_as_files(tmp_path):
             f"--user-data-dir={tmp_path}",
             "--virtual-time-budget=8000",
             "--dump-dom",
-            f"{(SITE / 'index.html').as_uri()}?q=multinomial",
+            f"{(SITE / 'index.html').as_uri()}?q={quote(words)}",
         ],
         capture_output=True,
         text=True,
@@ -95,5 +111,7 @@ def test_the_search_answers_in_pages_that_are_opened_as_files(tmp_path):
         check=True,
     ).stdout
     (answer,) = re.findall(r'"md-search-result__meta">([^<]*)<', shown)
-    assert re.match(r"\d+ matching documents", answer.strip()), answer
-    assert "sampling.html" in shown.partition('class="md-search-result__list"')[2]
+    assert re.match(r"\d+ matching document", answer.strip()), answer
+    # An article for each page, the best one first.
+    best = re.findall(r'md-search-result__item"><a href="([^"?#]*)', shown)[:3]
+    assert page in [found.rpartition("/site/")[2] for found in best]

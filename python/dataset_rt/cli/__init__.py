@@ -26,7 +26,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:
             raise
-        sys.exit(f"dataset-rt: the command line needs {error.name}: pip install 'dataset-rt[cli]'")
+        # Not the extra by this package's name: no index has the package yet, or another's.
+        sys.exit(f"dataset-rt: the command line needs {error.name}: pip install {error.name}")
     except KeyboardInterrupt:
         sys.exit(130)
     run()
