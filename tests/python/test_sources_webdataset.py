@@ -5,8 +5,10 @@ import itertools
 import json
 import os
 import random
+import re
 import tarfile
 
+import pyarrow as pa
 import pytest
 from conftest import run_script
 from source_tools import (
@@ -120,8 +122,45 @@ def test_columns_choose_and_lacking_ones_are_null(tmp_path):
     )
     found = samples_of(source_of(tmp_path / "a.tar", columns=["x"]))
     assert found == [(b"1", {"x": 1}), (b"2", {"x": None})]
-    with pytest.raises(drt.InvalidInputError, match=r"a\.json.*'boxes'.*JSON list.*columns="):
-        samples_of(source_of(tmp_path / "a.tar"))
+
+
+def boxes_as_text(sample):
+    metadata = {**sample.metadata, "boxes": json.dumps(sample.metadata.get("boxes"))}
+    return drt.CacheInput(sample.data, metadata)
+
+
+def test_nested_json_is_left_out_or_made_text(tmp_path, runtime):
+    shards = tmp_path / "a.tar"
+    members = [("a.jpg", b"1"), ("a.json", b'{"x": 1, "boxes": [[1, 2]], "y": "t", "o": {}}')]
+    put_tar(shards, members)
+    found = r"a\.json.*'boxes'.*JSON list.*columns={}, or keep it as text: a transform="
+    kept = re.escape("['__key__', 'x', 'y']")
+    with pytest.raises(drt.InvalidInputError, match=found.format(kept)):
+        samples_of(source_of(shards))
+    chosen = {"columns": ["y", "boxes", "o"]}
+    with pytest.raises(drt.InvalidInputError, match=found.format(re.escape("['y']"))):
+        samples_of(source_of(shards, **chosen))
+    schema = pa.schema([("x", pa.int64()), ("y", pa.string())])
+    with pytest.raises(drt.InvalidInputError, match=found.format(re.escape("['x', 'y']"))):
+        samples_of(source_of(shards, schema=schema))
+    assert samples_of(source_of(shards, schema=schema, columns=["x", "y"])) == [
+        (b"1", {"x": 1, "y": "t"})
+    ]
+    schema = pa.schema([("x", pa.int64()), ("boxes", pa.string())])
+    source = source_of(
+        shards,
+        columns=["x", "boxes"],
+        schema=schema,
+        transform=boxes_as_text,
+        transform_version="1",
+    )
+    assert samples_of(source) == [(b"1", {"x": 1, "boxes": "[[1, 2]]"})]
+    config = drt.WriterConfig(num_processes=2)
+    (result,) = runtime.write_cache(source, tmp_path / "caches", writer_config=config)
+    assert drt.open_cache(result.path).metadata()["boxes"].to_list() == ["[[1, 2]]"]
+    # What a transform leaves nested is refused where it is stored.
+    source = source_of(shards, transform=shout, transform_version="1")
+    assert "boxes" in refused(runtime, source, tmp_path / "other")
 
 
 def test_members_are_never_dropped_silently(tmp_path):

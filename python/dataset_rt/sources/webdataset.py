@@ -45,6 +45,7 @@ class WebDatasetSource(Importer):
     the entries of `json` objects; those of `meta.json` are named `meta.` and the entry. Every
     other member must be the payload or be ignored on purpose. Types are inferred; declare
     `schema` when a column begins with nulls or a key is not in every sample (it is null then).
+    Lists and objects within JSON cannot be stored; a `transform` gets them, to make text of them.
 
     Args:
         name: Name of the source and of its cache directory.
@@ -108,6 +109,7 @@ class WebDatasetSource(Importer):
 
     def _sample(self, group: _Group) -> CacheInput:
         values: dict[str, Any] = {_KEY: group.key}
+        places: dict[str, str] = {}
         found: dict[str, bytes] = {}
         for ending, member in group.members():
             place = f"{group.shard}: member {member.name!r}"
@@ -120,7 +122,9 @@ class WebDatasetSource(Importer):
                             f"{place}: column {column!r} comes from another member too; leave one "
                             "out with ignore=[...]"
                         )
-                    values[column] = value
+                    values[column], places[column] = value, place
+        if self._transform is None:
+            self._refuse_nested(values, places)
         data = self._chosen(found, group)
         return CacheInput(data, self._selected(values, group))
 
@@ -165,19 +169,22 @@ class WebDatasetSource(Importer):
             prefix = ending.rpartition(".")[0]
             prefix = f"{prefix}." if prefix else ""
             for key, entry in value.items():
-                yield f"{prefix}{key}", self._checked(f"{prefix}{key}", entry, place)
+                yield f"{prefix}{key}", entry
         else:
-            yield ending, self._checked(ending, value, place)
+            yield ending, value
 
-    def _checked(self, column: str, value: Any, place: str) -> Any:
-        is_wanted = self._columns is None or column in self._columns
-        if is_wanted and isinstance(value, (dict, list)):
-            raise InvalidInputError(
-                f"{place}: column {column!r}: expected text, a number, true, false or null, found "
-                f"a JSON {'object' if isinstance(value, dict) else 'list'}, which cannot be "
-                "stored; name the columns to keep with columns=[...]"
-            )
-        return value
+    def _refuse_nested(self, values: dict[str, Any], places: dict[str, str]) -> None:
+        is_nested = {name: isinstance(value, (dict, list)) for name, value in values.items()}
+        for column, value in values.items():
+            if is_nested[column] and (self._columns is None or column in self._columns):
+                named = self._columns or (values if self._schema is None else self._schema.names)
+                kept = [name for name in named if not is_nested.get(name)]
+                raise InvalidInputError(
+                    f"{places[column]}: column {column!r}: expected text, a number, true, false or "
+                    f"null, found a JSON {'object' if isinstance(value, dict) else 'list'}, which "
+                    f"cannot be stored; leave it out with columns={kept}, or keep it as text: a "
+                    "transform= gets the value, and json.dumps makes text of it"
+                )
 
     def _selected(self, values: dict[str, Any], group: _Group) -> dict[str, Any]:
         names: Iterable[str]
@@ -189,8 +196,8 @@ class WebDatasetSource(Importer):
             if unknown:
                 raise InvalidInputError(
                     f"{group.shard}: sample {group.key!r}: expected the columns of schema, "
-                    f"{list(names)}, found {sorted(unknown)} too; add them, or name the columns "
-                    "to keep with columns=[...]"
+                    f"{list(names)}, found {sorted(unknown)} too; add them, or leave them out "
+                    f"with columns={list(names)}"
                 )
         else:
             return values
