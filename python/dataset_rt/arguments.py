@@ -67,7 +67,8 @@ def to_path(value: object, argument: str) -> str:
         if isinstance(path, str):
             return path
     raise TypeError(
-        f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: {value!r}"
+        f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: "
+        f"{_path_of_ours(value, '[0]') or repr(value)}"
     )
 
 
@@ -111,6 +112,12 @@ def path_list(
     """
     if isinstance(value, (str, os.PathLike)):
         return [to_one(value, argument)]
+    advice = _path_of_ours(value, "")
+    if advice is not None:
+        # Before it is iterated: a dataset would claim an epoch.
+        raise TypeError(
+            f"{argument} must be a path or a list of paths, found {type(value).__name__}: {advice}"
+        )
     # A mapping or a file would iterate too, but nobody means its keys or lines as paths.
     if not isinstance(value, Iterable) or isinstance(value, (bytes, dict)):
         raise TypeError(
@@ -120,6 +127,25 @@ def path_list(
     if not paths:
         raise InvalidInputError(f"{argument} is empty: pass at least one {what}")
     return paths
+
+
+def _path_of_ours(value: object, first: str) -> str | None:
+    """Say where an object of this library has its path; `None` where it has none.
+
+    Args:
+        value: What was passed.
+        first: What takes the first of several paths.
+    """
+    if not type(value).__module__.startswith("dataset_rt."):
+        return None
+    if hasattr(value, "cache_paths"):
+        return f"pass its .cache_paths{first}"
+    if hasattr(value, "dataset"):
+        return f"pass its .dataset.cache_paths{first}"
+    if hasattr(value, "path"):
+        return "pass its .path"
+    # A result that is a failure.
+    return f"it has no path: {value.message}" if hasattr(value, "message") else None
 
 
 def to_names(value: object, argument: str) -> list[str]:

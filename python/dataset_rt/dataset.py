@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import polars as pl
 import pyarrow as pa
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 _U64_MAX = 2**64 - 1
 
 
+class Said(NamedTuple):
+    """How often a dataset was told what to read, so that its loaders notice what they miss."""
+
+    tables: int = 0
+    lengths: int = 0
+    places: int = 0
+    window: tuple[int, int, int, int] | None = None
+    """The next window when a place was last said."""
+
+
 class CachedDataset(TorchFaces, Saving):
     """Caches as one dataset with an active table, read in a reproducible order.
 
@@ -49,6 +59,8 @@ class CachedDataset(TorchFaces, Saving):
     _native: NativeDataset
     _reader_config: ReaderConfig
     _runtime: DatasetRuntime
+    _said = Said()
+    _said_before_loader: Said | None = None
 
     def __init__(self) -> None:
         """Refuse: a dataset needs the threads of a runtime."""
@@ -281,6 +293,7 @@ class CachedDataset(TorchFaces, Saving):
         """
         refuse_unsendable(df)
         self._native.update_table(to_stream_exporter(df, "df"), to_names(edited, "edited"))
+        self._note_said(tables=1)
 
     def set_epoch_len(self, n: int) -> None:
         """Give later windows this many samples; the stream continues where it is.
@@ -299,6 +312,7 @@ class CachedDataset(TorchFaces, Saving):
             5
         """
         self._native.set_epoch_len(to_count(n, "epoch length n", minimum=1))
+        self._note_said(lengths=1)
 
     @property
     def epoch(self) -> int:
@@ -322,6 +336,7 @@ class CachedDataset(TorchFaces, Saving):
             3
         """
         self._native.set_epoch(to_count(e, "epoch number e", minimum=0))
+        self._note_said(places=1)
 
     def partition(
         self,
@@ -412,6 +427,7 @@ class CachedDataset(TorchFaces, Saving):
             b'b'
         """
         self._native.load_state(to_json(state, "state"))
+        self._note_said(places=1)
 
     @property
     def order_fingerprint(self) -> str:
@@ -533,6 +549,13 @@ class CachedDataset(TorchFaces, Saving):
         threads = None if runtime is None else runtime._native
         native = self._native.derived(threads, config._native_options(), rank)
         return CachedDataset._wrap(native, config, runtime or self._runtime)
+
+    def _note_said(self, *, tables: int = 0, lengths: int = 0, places: int = 0) -> None:
+        said = self._said
+        window = self._native.next_window() if places else said.window
+        self._said = Said(
+            said.tables + tables, said.lengths + lengths, said.places + places, window
+        )
 
     def _rank_text(self) -> str:
         rank, world_size, global_batch, drop_last = self._native.rank

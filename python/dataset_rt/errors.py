@@ -59,6 +59,15 @@ class SourceError(DatasetRTError, RuntimeError):
     kind = "InvalidInput"
 
 
+class FailedResultError(DatasetRTError, AttributeError):
+    """`.dataset` or `.path` was asked of a result that is a failure: fix what its message says.
+
+    It is an `AttributeError`, so that `hasattr` is false.
+    """
+
+    kind = "InvalidInput"
+
+
 class CorruptError(DatasetRTError, ValueError):
     """A cache does not contain what its manifest promises: rebuild it."""
 

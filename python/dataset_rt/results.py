@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
+from dataset_rt.errors import FailedResultError
 from dataset_rt.field_docs import with_field_docs
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
-
-_Kind = TypeVar("_Kind")
-
-
-def _says_what_failed(kind: type[_Kind]) -> type[_Kind]:
-    """Let `failed.path` and `failed.dataset` tell why there are none, instead of their names alone.
-
-    Checkers do not see it, and go on refusing names that a failure does not have.
-    """
-
-    def missing(self: CacheWriteError | CacheSourcesDatasetError, name: str) -> NoReturn:
-        raise AttributeError(f"a {kind.__name__} has no {name!r}; what failed: {self.message}")
-
-    kind.__getattr__ = missing  # type: ignore[attr-defined]
-    return kind
 
 
 @with_field_docs
@@ -50,7 +36,6 @@ class CacheWriteSuccess(NamedTuple):
         return result_card(self)
 
 
-@_says_what_failed
 @with_field_docs
 class CacheWriteError(NamedTuple):
     """One source failed; the others went on, and no cache directory of this name was made.
@@ -68,6 +53,17 @@ class CacheWriteError(NamedTuple):
     source_name: str
     message: str
     exception: BaseException | None = None
+
+    @property
+    def path(self) -> NoReturn:
+        """There is none: a failure taken for a success says what failed.
+
+        Raises:
+            FailedResultError: Always; its cause is `exception`.
+        """
+        raise FailedResultError(
+            f"a CacheWriteError has no 'path'; what failed: {self.message}"
+        ) from self.exception
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -99,7 +95,6 @@ class CacheSourcesDatasetSuccess(NamedTuple):
         return loaded_card(self)
 
 
-@_says_what_failed
 @with_field_docs
 class CacheSourcesDatasetError(NamedTuple):
     """No source has a cache, or the loaded caches cannot form one dataset.
@@ -111,6 +106,21 @@ class CacheSourcesDatasetError(NamedTuple):
 
     results: list[CacheWriteResult]
     message: str
+
+    @property
+    def dataset(self) -> NoReturn:
+        """There is none: a failure taken for a success says what failed.
+
+        So `from_cache_sources(...).dataset` is a `CachedDataset`, or raises.
+
+        Raises:
+            FailedResultError: Always; its cause is the exception of the first source that failed.
+        """
+        failed = (result for result in self.results if isinstance(result, CacheWriteError))
+        first = next(failed, None)
+        raise FailedResultError(
+            f"a CacheSourcesDatasetError has no 'dataset'; what failed: {self.message}"
+        ) from (None if first is None else first.exception)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from typing_extensions import Buffer
 
 from dataset_rt.field_docs import with_field_docs
 
-BytesLike: TypeAlias = Buffer
-"""Any C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, NumPy array, `pa.Buffer`, mmap."""
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    # NumPy's stubs say only from Python 3.12 on that its arrays are buffers.
+    BytesLike: TypeAlias = Buffer | npt.NDArray[Any]
+    """Any C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, array, `pa.Buffer`, mmap."""
+else:
+    BytesLike: TypeAlias = Buffer
 
 MetadataValue: TypeAlias = bool | int | float | str | date | datetime | None
 """What one metadata cell may hold; NumPy scalars count as their Python twins."""

@@ -73,7 +73,9 @@ class Saving:
         """
         from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
 
-        saved_state.load_state(_as_dataset(self), to_path(path, "path"))
+        dataset = _as_dataset(self)
+        saved_state.load_state(dataset, to_path(path, "path"))
+        dataset._note_said(tables=1, places=1)
 
     def dump_config(self, path: AnyPath) -> None:
         """Save everything but the position in a directory, for `from_config`.

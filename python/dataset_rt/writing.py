@@ -19,6 +19,7 @@ import pyarrow as pa
 from dataset_rt import _native
 from dataset_rt.config import WriterConfig
 from dataset_rt.errors import DatasetRTError, SourceError
+from dataset_rt.processes.failures import log_failure
 from dataset_rt.profiles import ProfileFile
 from dataset_rt.progress import OnProgress, length_of, progress_line
 from dataset_rt.results import CacheWriteError, CacheWriteResult, CacheWriteSuccess
@@ -248,8 +249,7 @@ def write_one(
 
 
 def _failed(name: str, message: str, error: BaseException) -> Outcome:
-    # Information: the caller gets the failure itself, and may be prepared for it.
-    _LOGGER.info("source %r: failed: %s", name, message)
+    log_failure("source %r: failed: %s", name, message)
     return CacheWriteError(name, message, error), []
 
 

@@ -280,7 +280,8 @@ def test_an_import_says_what_is_empty_and_what_was_left_out(photos, tmp_path):
     table.write_parquet(tmp_path / "t.parquet")
     arguments = ("import", "parquet", tmp_path / "t.parquet", tmp_path / "caches")
     message = failure(*arguments, "--no-payload")
-    assert "leave it out with --columns 'id,big one', or turn it" in message
+    assert "leave it out with --columns 'id,big one', or make text or numbers of it" in message
+    assert "in a --transform (" in message
     printed = run(*arguments, "--payload", "id", "--columns", "big one")
     assert "column 'id' is text: its UTF-8 bytes are the payload" in printed
     printed = run(*arguments, "--no-payload", "--columns", "", "--name", "none")

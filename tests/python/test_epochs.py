@@ -197,8 +197,10 @@ def test_a_closed_runtime_makes_its_datasets_raise(tmp_path):
     runtime = drt.DatasetRuntime(num_workers=1)
     dataset = opened(runtime, written(runtime, tmp_path, numbered(5)))
     runtime.close()
-    with pytest.raises(drt.InvalidInputError, match="closed"):
+    with pytest.raises(drt.InvalidInputError, match="closed") as caught:
         list(dataset)
+    assert "open_dataset(dataset.cache_paths)" in str(caught.value)
+    assert rows(drt.open_dataset(dataset.cache_paths)) == list(range(5))
 
 
 def test_closing_the_runtime_ends_a_running_iterator_with_an_error_or_its_samples(tmp_path):

@@ -19,6 +19,7 @@ CLASSES = [
 KINDS = {
     "InvalidInputError": "InvalidInput",
     "SourceError": "InvalidInput",
+    "FailedResultError": "InvalidInput",
     "CorruptError": "Corrupt",
     "NotFoundError": "NotFound",
     "SampleNotFoundError": "NotFound",
@@ -36,6 +37,7 @@ KINDS = {
 BUILTIN_BASES = {
     "InvalidInputError": {ValueError},
     "SourceError": {RuntimeError},
+    "FailedResultError": {AttributeError},
     "CorruptError": {ValueError},
     "NotFoundError": {OSError, FileNotFoundError},
     "SampleNotFoundError": {LookupError, IndexError},

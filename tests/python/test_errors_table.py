@@ -64,6 +64,15 @@ def source_error(runtime, cache):
     return raised_by(lambda: write(source, "raising", str(cache.parent), config, False, None))
 
 
+def failed_result(runtime, cache):
+    source = ListSource("empty", [])
+    config = drt.ReaderConfig(seed=0)
+    result = runtime.from_cache_sources(
+        source, cache.parent, reader_config=config, writer_config=QUIET
+    )
+    return raised_by(lambda: result.dataset)
+
+
 def not_found(runtime, cache):
     return raised_by(lambda: drt.open_cache(cache / "nowhere"))
 
@@ -173,6 +182,10 @@ EXAMPLES = {
     "FileUnsupportedError": (
         file_unsupported,
         ["cannot sync", "/caches", "Operation not supported", "use another file system"],
+    ),
+    "FailedResultError": (
+        failed_result,
+        ["CacheSourcesDatasetError has no 'dataset'", "what failed: no cache to load; ", "empty"],
     ),
     "CorruptError": (
         corrupt,

@@ -314,3 +314,25 @@ def test_columns_that_json_cannot_hold_are_named(runtime, tmp_path):
         to_webdataset(result.path, tmp_path / "s")
     with pytest.raises(drt.InvalidInputError, match="lower-case ending"):
         to_webdataset(result.path, tmp_path / "s", extension="json")
+
+
+def test_what_is_there_already_names_the_way_that_fits(runtime, tmp_path):
+    dataset = opened(runtime, written(runtime, tmp_path, numbered(3)))
+    file = to_parquet(dataset, tmp_path / "out.parquet")
+    way = "choose another place, or replace it with overwrite=True"
+    with pytest.raises(drt.ConflictError, match=f"found a file; .*{way}"):
+        to_parquet(dataset, file)
+    with pytest.raises(drt.ConflictError, match=f"found a file; .*{way}"):
+        drt.write_report(dataset.cache_paths[0], file)
+    assert to_parquet(dataset, file, overwrite=True) == file
+    # Directories are never replaced.
+    shards = to_webdataset(dataset, tmp_path / "shards")[0].parent
+    for export in (
+        lambda: to_webdataset(dataset, shards),
+        lambda: to_parquet(dataset, shards, overwrite=True),
+    ):
+        with pytest.raises(drt.ConflictError, match=r"found a directory; .*or remove it$"):
+            export()
+    materialize(dataset, tmp_path / "new", "again")
+    with pytest.raises(drt.ConflictError, match=r"; choose another name, or remove it$"):
+        materialize(dataset, tmp_path / "new", "again")

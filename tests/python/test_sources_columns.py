@@ -1,6 +1,7 @@
 """Parquet and CSV as sources: payload columns, files that columns name, staleness, damage."""
 
 import gzip
+import json
 import os
 import pickle
 import subprocess
@@ -191,6 +192,29 @@ def test_columns_that_cannot_be_stored_are_named(tmp_path, column, message):
         ParquetSource("p", tmp_path / "a.parquet")
     found = samples_of(ParquetSource("p", tmp_path / "a.parquet", columns=["good"]))
     assert found == [(b"a", {"good": 1})]
+
+
+def as_text(sample):
+    metadata = {name: json.dumps(value, default=str) for name, value in sample.metadata.items()}
+    return drt.CacheInput(sample.data, metadata)
+
+
+def test_a_transform_gets_columns_that_cannot_be_stored(tmp_path, runtime):
+    table = pa.table(
+        {
+            "payload": [b"a"],
+            "boxes": [[[1, 2], [3]]],
+            "camera": [{"make": "x", "iso": None}],
+            "price": pa.array([1]).cast(pa.decimal128(20, 1)),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetSource("p", tmp_path / "a.parquet", transform=as_text, transform_version="1")
+    made = {"boxes": "[[1, 2], [3]]", "camera": '{"make": "x", "iso": null}', "price": '"1.0"'}
+    assert samples_of(source) == [(b"a", made)]
+    config = drt.WriterConfig(num_processes=2)
+    (result,) = runtime.write_cache(source, tmp_path / "caches", writer_config=config)
+    assert drt.open_cache(result.path).metadata().to_dicts() == [made]
 
 
 def test_reserved_and_unknown_columns_are_named(tmp_path):

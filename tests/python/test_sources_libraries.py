@@ -50,6 +50,7 @@ def test_an_interrupted_dataset_goes_on(datasets, tmp_path, runtime):
 
     cache = assert_resumes(runtime, make, tmp_path, 300)
     assert cache.metadata()["label"].to_list() == [i % 3 for i in range(300)]
+    assert "dataset" not in cache.manifest["provenance"]
     assert cache.manifest["provenance"]["names of label"] == "cat\ndog\nfox"
 
 

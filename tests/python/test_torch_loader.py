@@ -1,6 +1,7 @@
 """`to_torch_dataloader`: the global order for any workers and ranks, resumed anywhere."""
 
 import logging
+import re
 from itertools import islice
 
 import polars as pl
@@ -525,15 +526,22 @@ def test_the_life_of_a_loader_is_logged(dataset, caplog):
     list(loader)
     loader.load_state_dict(state)
     list(loader)
-    assert [record.getMessage() for record in caplog.records] == [
+    titles, lines = zip(*(r.getMessage().split(": ", 1) for r in caplog.records), strict=True)
+    assert lines == (
         "epoch 0 started: stream positions [0, 11), 3 batches, rank 0 of 1, 0 workers",
         "epoch 0 abandoned after 1 of 3 batches",
         "epoch 1 started: stream positions [11, 22), 3 batches, rank 0 of 1, 0 workers",
         "epoch 1 finished: 3 batches",
-        "epoch 0 resumed at stream position 4",
-        "epoch 0 started: stream positions [0, 11), 2 batches, rank 0 of 1, 0 workers",
+        "epoch 0 resumed at stream position 4 of [0, 11), 2 batches, rank 0 of 1, 0 workers",
         "epoch 0 finished: 2 batches",
-    ]
+    )
+    caplog.clear()
+    list(loader_of(dataset, 4))
+    others = {record.getMessage().split(": ")[0] for record in caplog.records}
+    (title,) = {*titles}
+    assert re.fullmatch(r"loader \d+ \(words\)", title)
+    (other,) = others
+    assert title != other
 
 
 def test_an_epoch_that_was_over_when_a_state_was_saved_is_read_again_with_a_warning(dataset):

@@ -56,7 +56,7 @@ def test_results_are_made_for_match(runtime, tmp_path):
 def test_a_failure_taken_for_a_success_says_what_failed(runtime, tmp_path):
     source = RaisingSource("broken", numbered(7), KeyError("lost"))
     (failed,) = write(runtime, source, tmp_path)
-    with pytest.raises(AttributeError) as caught:
+    with pytest.raises(drt.FailedResultError) as caught:
         failed.path  # noqa: B018 - what a reader of the guides writes
     assert str(caught.value) == (
         "a CacheWriteError has no 'path'; what failed: "
@@ -65,6 +65,9 @@ def test_a_failure_taken_for_a_success_says_what_failed(runtime, tmp_path):
     none = runtime.from_cache_sources(source, tmp_path, reader_config=drt.ReaderConfig(seed=0))
     with pytest.raises(AttributeError, match="has no 'dataset'; what failed: no cache to load; "):
         none.dataset  # noqa: B018 - the same
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert isinstance(caught.value, AttributeError)
+    assert not hasattr(none, "dataset")
     assert not hasattr(failed, "status")
     assert copy.deepcopy(none).message == pickle.loads(pickle.dumps(none)).message == none.message
 

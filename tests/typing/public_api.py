@@ -54,6 +54,7 @@ def writing(runtime: drt.DatasetRuntime, words: Words) -> None:
             case drt.CacheWriteError(name, message, exception):
                 assert_type(message, str)
                 assert_type(exception, BaseException | None)
+        assert_type(result.path, Path)
     outcome = runtime.from_cache_sources(
         words, Path("caches"), reader_config=drt.ReaderConfig(seed=1)
     )
@@ -61,6 +62,11 @@ def writing(runtime: drt.DatasetRuntime, words: Words) -> None:
         assert_type(outcome.dataset, drt.CachedDataset)
     else:
         assert_type(outcome, drt.CacheSourcesDatasetError)
+    one_line = runtime.from_cache_sources(
+        words, "caches", reader_config=drt.ReaderConfig(seed=1)
+    ).dataset
+    assert_type(one_line, drt.CachedDataset)
+    assert_type(one_line.epoch, int)
 
 
 def reading(dataset: drt.CachedDataset, frame: pl.DataFrame) -> None:
@@ -123,9 +129,17 @@ def arrays(sample: drt.CachedSample, batch: pa.RecordBatch) -> None:
     assert_type(drt.payload_arrays(batch, np.uint8, 3, copy=False), npt.NDArray[Any])
 
 
-def aliases(value: drt.MetadataValue, data: drt.BytesLike, algo: drt.CompressionAlgo) -> None:
+def aliases(
+    value: drt.MetadataValue,
+    data: drt.BytesLike,
+    algo: drt.CompressionAlgo,
+    pixels: npt.NDArray[np.uint8],
+) -> None:
     """The aliases for annotations mean what the documentation says."""
-    buffer: Buffer = data
+    buffer: Buffer | npt.NDArray[Any] = data
+    drt.CacheInput(np.zeros(3, np.float32), {"a": 1})
+    drt.CacheInput(pixels, {"a": 1})
+    drt.CacheInput(memoryview(b""), {"a": 1})
     metadata: drt.Metadata = {"a": value}
     assert_type(algo, Literal["none", "lz4", "zstd"])
     del buffer, metadata

@@ -86,7 +86,8 @@ impl NativeDataset {
             return Ok(());
         }
         let error = Error::invalid(
-            "the runtime of this dataset is closed; open the caches with a new DatasetRuntime",
+            "the runtime of this dataset is closed; read it inside the block of its runtime, or open \
+             its caches anew: open_dataset(dataset.cache_paths)",
         );
         Err(to_py(py, &error))
     }

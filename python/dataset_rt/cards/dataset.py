@@ -40,7 +40,7 @@ def dataset_parts(dataset: CachedDataset) -> list[Markup]:
     names = [path.name for path in dataset.cache_paths]
     heading = title(_names(names), "dataset", *_badges(dataset))
     if dataset.runtime._native.closed:
-        closed = "its runtime is closed: open the caches with a new DatasetRuntime"
+        closed = "its runtime is closed: open_dataset(dataset.cache_paths) opens its caches anew"
         paths = facts(("cache", path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX])
         return [heading, note(closed), paths]
     caches = [_Found(path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX]]

@@ -79,7 +79,7 @@ def parquet(
                 dataset, out, columns=exported, compression=compression, overwrite=overwrite
             )
         except ConflictError as error:
-            message = str(error).replace("or remove it", "or replace it with --overwrite")
+            message = str(error).replace("overwrite=True", "--overwrite")
             raise ConflictError(message) from error
     back = f"dataset-rt import parquet {shlex.quote(str(file))} CACHES_DIR"
     back += " --no-payload" if no_payload else ""

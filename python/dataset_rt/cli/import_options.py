@@ -85,6 +85,7 @@ _WORDS = (
     ("extensions=", "--extensions "),
     ("labels=False", "--no-labels"),
     ("root=", "--root "),
+    ("a transform=", "a --transform"),
     ("say the type of the column with column_types", "import it from Python with column_types"),
     ("choose another source name", "give this one another name with --name"),
     ('set on_stale to "rewrite" or "reuse"', "pass --on-stale rewrite or --on-stale reuse"),

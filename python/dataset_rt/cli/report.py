@@ -151,7 +151,7 @@ def report(  # noqa: PLR0917 - options have names
     try:
         made = written_report(cache, output, options, reading, overwrite=force)
     except ConflictError as error:
-        message = str(error).replace("or remove it", "or replace it with --force")
+        message = str(error).replace("overwrite=True", "--force")
         raise ConflictError(message) from error
     if as_json:
         show_json(_document(cache, made))

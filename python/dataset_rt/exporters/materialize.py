@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataset_rt.arguments import AnyPath, to_names
-from dataset_rt.errors import DatasetRTError, InvalidInputError, SourceError
+from dataset_rt.errors import ConflictError, DatasetRTError, InvalidInputError, SourceError
 from dataset_rt.exporters.rows import IDENTITY, PAYLOAD
 from dataset_rt.results import CacheWriteError
 
@@ -137,6 +137,12 @@ def _stored_names(known: list[str], columns: object) -> dict[str, str]:
 
 def _raised(result: CacheWriteError) -> DatasetRTError:
     found = result.exception
+    if isinstance(found, ConflictError):
+        # There is no source that could be reused.
+        message = str(found).replace(
+            "remove it or use from_cache_sources to reuse it", "choose another name, or remove it"
+        )
+        return ConflictError(message)
     # What iterating the dataset raised says more than that its iteration failed.
     if isinstance(found, DatasetRTError):
         return found

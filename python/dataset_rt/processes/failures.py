@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import traceback
 from typing import Any, NamedTuple
@@ -12,6 +13,18 @@ IMPORTABLE = (
     "a process that is started imports what it needs by name: define it in a module, not in a "
     "notebook, a prompt or a function"
 )
+
+
+_LOGGER = logging.getLogger("dataset_rt")
+
+
+def log_failure(text: str, *values: object) -> None:
+    """Warn in the log of a source that failed.
+
+    Its caller gets the failure itself: where nobody listens to the log, nothing is printed.
+    """
+    if _LOGGER.hasHandlers():
+        _LOGGER.warning(text, *values)
 
 
 class WorkerException(RuntimeError):  # noqa: N818 - stands for exceptions of any name

@@ -19,7 +19,7 @@ from dataset_rt import _native
 from dataset_rt.config import WriterConfig
 from dataset_rt.errors import DatasetRTError
 from dataset_rt.processes import source_worker as worker_side
-from dataset_rt.processes.failures import IMPORTABLE, decode, dump
+from dataset_rt.processes.failures import IMPORTABLE, decode, dump, log_failure
 from dataset_rt.processes.messages import Message
 from dataset_rt.processes.spawned import Spawned, end_all, kill_all
 from dataset_rt.results import CacheWriteError, CacheWriteResult
@@ -166,7 +166,9 @@ class SideBySide:
     def _take(self, writer: _Writer, message: Message) -> None:
         task, parts = writer.task, message.parts
         if message.kind == worker_side.LOG:
-            _LOGGER.log(message.number, "%s", bytes(parts[0]).decode(errors="replace"))
+            # Of those without handlers, Python prints what is a warning or worse.
+            if _LOGGER.hasHandlers():
+                _LOGGER.log(message.number, "%s", bytes(parts[0]).decode(errors="replace"))
         elif message.kind == worker_side.ENDED:
             raise decode(parts[0])
         elif task is None:
@@ -196,8 +198,8 @@ class SideBySide:
         error = writer.how_it_ended()
         kill_all([writer])
         if writer.task is not None:
-            _LOGGER.info("%s", error)
             text = f"source {writer.task.job.name!r}: {error}"
+            log_failure("%s", text)
             self._refuse(writer.task, text, error)
             self._remove_unfinished(writer.task)
 

@@ -38,7 +38,7 @@ class HuggingFaceSource(ColumnarImporter):
         payload: Column of bytes, text, images or audio that becomes the payload. `None` gives
             every sample an empty payload.
         columns: Metadata columns in order; all others by default. Types that cannot be stored
-            must be left out.
+            must be left out, or be made others by a `transform`.
         payload_files: Column that names files whose bytes are the payload, instead of `payload`.
         root: Where these files lie; needed with `payload_files`.
         **options: See `ImporterOptions`.
@@ -128,7 +128,9 @@ class HuggingFaceSource(ColumnarImporter):
         return self._fingerprint_of(options, [], self._dataset._fingerprint)
 
     def _origin(self) -> Mapping[str, str]:
-        origin = {"dataset": str(getattr(self._dataset.info, "dataset_name", None))}
+        # Made in memory, it has none.
+        name = getattr(self._dataset.info, "dataset_name", None)
+        origin = {} if name is None else {"dataset": str(name)}
         for column, feature in (self._dataset.features or {}).items():
             names = getattr(feature, "names", None)
             if isinstance(names, list):

@@ -35,7 +35,7 @@ class ParquetSource(ColumnarImporter):
             Hugging Face writes images; text becomes UTF-8. `None` gives every sample an empty
             payload.
         columns: Metadata columns in order; all others by default. Types that cannot be stored
-            (docs/reference/types.md) must be left out.
+            (docs/reference/types.md) must be left out, or be made others by a `transform`.
         payload_files: Column that names files whose bytes are the payload, instead of `payload`;
             it is a metadata column too.
         root: Where these files lie, and all of them must; the directory of the naming file by

@@ -6,9 +6,9 @@ Reads nothing itself: PyTorch hands tasks to workers, and their batches back in 
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import warnings
-import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from dataset_rt.errors import ConflictError, InvalidInputError
 from dataset_rt.torch_faces.batch_task import BatchTasks
 from dataset_rt.torch_faces.loader_iterator import LoaderIterator
+from dataset_rt.torch_faces.source_watch import SourceWatch
 from dataset_rt.torch_faces.stack_level import level_of_caller
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dataset_rt.torch_faces.loader_dataset import LoaderDataset
 
 _LOGGER = logging.getLogger("dataset_rt")
+_NUMBERS = itertools.count(1)
 
 
 class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its classes are Any
@@ -57,8 +59,8 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         """See the class; `dataset` was made of `source`, for this loader alone."""
         _, _, _, drop_last = dataset._native.rank
         self._planned = _PlannedBatches(batch_size, drop_last)
-        self._source: weakref.ref[CachedDataset] | None = weakref.ref(source)
-        self._first_table = dataset._native.copy()
+        self._title = _title_of(dataset)
+        self._watch = SourceWatch(source, dataset)
         self._snapshot: CachedDataset | None = None
         self._newest: LoaderIterator | None = None
         self._iterations = 0
@@ -86,7 +88,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
 
         Where workers cannot be started nothing is claimed.
         """
-        self._warn_of_lost_table()
+        self._warn_of_unheard()
         self._end_newest()
         # What this iteration reads, whatever becomes of the dataset meanwhile.
         snapshot = copy.copy(self.dataset)
@@ -104,6 +106,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
             claimed,
             tasks=None if self.num_workers else tasks,
             snapshot=snapshot,
+            title=self._title,
             epoch=self._note_start(claimed),
             in_order=is_in_order,
         )
@@ -155,6 +158,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         self._loaded = None if epoch != next_epoch else self._loaded
         if begin == start or epoch != next_epoch:
             self.dataset.set_epoch(epoch)
+        self.dataset._note_said(places=1)
 
     def state_dict(self) -> dict[str, int | str | bool]:
         """Return where the trainer stands: behind the batches that the newest iterator gave it.
@@ -193,12 +197,14 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
 
     def _note_start(self, batching: NativeBatching) -> int:
         start, begin, end, epoch = batching.window or (0, 0, 0, 0)
-        if begin > start:
-            _LOGGER.info("epoch %d resumed at stream position %d", epoch, begin)
         rank, world_size, _, _ = self.dataset._native.rank
+        resumed = f"resumed at stream position {begin} of"
+        began = resumed if begin > start else "started: stream positions"
         _LOGGER.info(
-            "epoch %d started: stream positions [%d, %d), %d batches, rank %d of %d, %d workers",
+            "%s: epoch %d %s [%d, %d), %d batches, rank %d of %d, %d workers",
+            self._title,
             epoch,
+            began,
             start,
             end,
             batching.batches,
@@ -231,18 +237,18 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         self._snapshot = snapshot
         self.dataset.give_to_workers(snapshot)
 
-    def _warn_of_lost_table(self) -> None:
-        """Say once that a table given to the dataset the loader was made of does not arrive."""
-        source = self._source() if self._source is not None else None
-        if source is None or source._native.has_table_of(self._first_table):
-            return
-        self._source = None
-        warnings.warn(
-            "the table of the dataset that this loader was made of was replaced; the loader does "
-            "not see that, since it has a dataset of its own: give tables to "
-            "loader.dataset.update_metadata, or make a new loader",
-            stacklevel=level_of_caller(),
-        )
+    def _warn_of_unheard(self) -> None:
+        """Say once what the dataset the loader was made of was told and the loader was not."""
+        unheard = self._watch.unheard(self.dataset)
+        if unheard is not None:
+            warnings.warn(unheard, stacklevel=level_of_caller())
+
+
+def _title_of(dataset: CachedDataset) -> str:
+    """Tell loaders of this process apart, in its log."""
+    first, *others = (path.name for path in dataset.cache_paths)
+    more = f" and {len(others)} more" if others else ""
+    return f"loader {next(_NUMBERS)} ({first}{more})"
 
 
 class _PlannedBatches:

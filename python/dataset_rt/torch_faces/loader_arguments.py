@@ -112,6 +112,7 @@ def make_loader(
         options=options,
     )
     len(loader)  # refuses a batch size that the partition has no use for
+    source._said_before_loader = source._said
     _warn_of_whole_dataset(dataset)
     return loader
 

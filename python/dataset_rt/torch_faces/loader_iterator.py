@@ -37,18 +37,20 @@ class LoaderIterator(Iterator[Any]):
         *,
         tasks: BatchTasks | None,
         snapshot: CachedDataset,
+        title: str,
         epoch: int,
         in_order: bool,
     ) -> None:
         """Hand out `batches`, which are those of the claim `batching`, read from `snapshot`.
 
-        Without workers, `tasks` are what they are made of.
+        Without workers, `tasks` are what they are made of. `title` names the loader in the log.
         """
         self._batches: Iterator[Any] | None = batches
         # Workers may still have to open it: what it hands to them lives as long as it does.
         self._snapshot = snapshot
         self._batching = batching
         self._tasks = tasks
+        self._title = title
         self._epoch = epoch
         self._in_order = in_order
         # Threads that share the iterator take batches in turn, whose numbers tell of gaps.
@@ -103,11 +105,10 @@ class LoaderIterator(Iterator[Any]):
             return
         self._is_noted = True
         if self.is_over:
-            _LOGGER.info("epoch %d finished: %d batches", self._epoch, len(self))
+            how = f"finished: {len(self)} batches"
         else:
-            _LOGGER.info(
-                "epoch %d abandoned after %d of %d batches", self._epoch, self._passed, len(self)
-            )
+            how = f"abandoned after {self._passed} of {len(self)} batches"
+        _LOGGER.info("%s: epoch %d %s", self._title, self._epoch, how)
 
     def _receive(self) -> list[Any] | LostBatch:
         """Wait for a batch or its error, and count it."""
@@ -144,18 +145,22 @@ class LoaderIterator(Iterator[Any]):
             self._batches = iter(())
         elif not _is_timeout(error):
             if not isinstance(error, UnavailableError):
-                error = self._broken(f"{type(error).__name__}: {error}")
+                cause, error = error, self._broken(f"{type(error).__name__}: {error}")
+                cause.add_note(self._advice())
             self.end(error)
 
     def _broken(self, found: str) -> UnavailableError:
+        return UnavailableError(self._advice(f" ({found})"))
+
+    def _advice(self, found: str = "") -> str:
         go_on = (
             "go on there with loader.load_state_dict(loader.state_dict()) and a new iter(loader)"
             if self._in_order
             else f"begin it anew with loader.set_epoch({self._epoch})"
         )
-        return UnavailableError(
+        return (
             f"this iterator of epoch {self._epoch} has ended: batch {self._passed} of {len(self)} "
-            f"did not come ({found}), and what else was on its way may be lost; {go_on}"
+            f"did not come{found}, and what else was on its way may be lost; {go_on}"
         )
 
     def _reason(self) -> DatasetRTError:

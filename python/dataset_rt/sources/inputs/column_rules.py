@@ -55,12 +55,15 @@ class ColumnChoice:
         chosen = None if columns is None else tuple(to_names(columns, "columns"))
         return cls(payload, payload_files, chosen)
 
-    def metadata_schema(self, schema: pa.Schema, place: str) -> pa.Schema:
+    def metadata_schema(
+        self, schema: pa.Schema, place: str, *, is_transformed: bool = False
+    ) -> pa.Schema:
         """Return the metadata columns among those of a file.
 
         Args:
             schema: All columns of the file.
             place: Where the columns are, for messages.
+            is_transformed: Whether a transform gets them, which may make others of any type.
 
         Raises:
             InvalidInputError: A column is missing or named twice, or cannot be stored.
@@ -74,13 +77,18 @@ class ColumnChoice:
                 f"{place}: column {self.payload!r} is the payload already; take it out of columns="
             )
         fields = [_field(schema, name, place) for name in names]
-        problems = [_problem_of(field) for field in fields]
+        problems = [_problem_of(field, any_type=is_transformed) for field in fields]
         for field, problem in zip(fields, problems, strict=True):
             if problem is not None:
                 kept = [f.name for f, p in zip(fields, problems, strict=True) if p is None]
-                other = "rename it" if field.name in RESERVED else "turn it into text or numbers"
+                other = (
+                    "rename it before"
+                    if field.name in RESERVED
+                    else "make text or numbers of it before, or in a transform= (of lists, for "
+                    "example, by json.dumps)"
+                )
                 raise InvalidInputError(
-                    f"{place}: {problem}; leave it out with columns={kept}, or {other} before"
+                    f"{place}: {problem}; leave it out with columns={kept}, or {other}"
                 )
         # What else files say about columns is theirs: field numbers, pandas' notes.
         return pa.schema([pa.field(f.name, f.type, f.nullable) for f in fields])
@@ -143,11 +151,11 @@ def _field(schema: pa.Schema, name: str, place: str) -> pa.Field:
     return schema.field(name)
 
 
-def _problem_of(field: pa.Field) -> str | None:
+def _problem_of(field: pa.Field, *, any_type: bool) -> str | None:
     """Say why a column cannot be stored, `None` when it can."""
     if field.name in RESERVED:
         return f"a stored column cannot be named {field.name!r}, the name is reserved"
-    if not _is_one_of(_values_type(field.type), _STORED):
+    if not any_type and not _is_one_of(_values_type(field.type), _STORED):
         return f"column {field.name!r} has type {field.type}, which cannot be stored"
     return None
 

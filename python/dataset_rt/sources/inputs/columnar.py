@@ -80,7 +80,8 @@ class ColumnarImporter(Importer):
 
     @cached_property
     def _metadata(self) -> pa.Schema:
-        return self._choice.metadata_schema(*self._read_schema())
+        has_transform = self._transform is not None
+        return self._choice.metadata_schema(*self._read_schema(), is_transformed=has_transform)
 
     @cached_property
     def text_payload(self) -> str | None:
