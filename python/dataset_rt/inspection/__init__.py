@@ -9,5 +9,6 @@ payload_kind.py, kinds.py
                  what payloads look like
 draws.py         how often a stream would draw which samples
 words.py         messages of the library in terms of options
+checks.py        a verification in words
 integrity.py     what a verification found, which samples that costs, and what to do about it
 """
