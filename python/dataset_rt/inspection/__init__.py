@@ -5,6 +5,7 @@ rows.py          rows of columns, read no further than asked for
 survivors.py     samples of damaged caches: those that can be read, and which cannot
 column_stats.py  statistics of columns, batch by batch
 lengths.py       payload lengths, from the index
+active_sizes.py  payload sizes of the rows of an active table
 payload_kind.py, kinds.py
                  what payloads look like
 draws.py         how often a stream would draw which samples

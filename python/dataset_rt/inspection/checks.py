@@ -47,7 +47,7 @@ MEANING = {
     "S01": "samples are numbered wrongly",
     "S02": "metadata differs from the shard",
     "S03": "payload does not decompress",
-    "C01": "contents differ from the manifest",
+    "C01": "rows or payloads are not those the manifest names; the manifest itself is intact",
     "C02": "payload sizes differ",
 }
 """What it means that a rule of the format is broken."""

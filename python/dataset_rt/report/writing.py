@@ -48,6 +48,12 @@ class WrittenReport:
         """Return `ok`."""
         return self.ok
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.reports import written_report_card  # noqa: PLC0415 - notebooks only
+
+        return written_report_card(self)
+
 
 def write_report(
     cache: AnyPath,
