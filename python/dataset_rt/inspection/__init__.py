@@ -2,6 +2,8 @@
 
 caches.py        finding and opening caches, damaged ones too
 rows.py          rows of columns, read no further than asked for
+positions.py     samples that stand for all
+values.py        values as texts and as Python has them
 survivors.py     samples of damaged caches: those that can be read, and which cannot
 column_stats.py  statistics of columns, batch by batch
 lengths.py       payload lengths, from the index

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataset_rt.html import BadgeKind, Markup, badge, content, element, facts
 from dataset_rt.inspection.checks import MEANING, amount, checked, verdict
 from dataset_rt.inspection.integrity import Integrity
+from dataset_rt.inspection.words import in_words
 from dataset_rt.report.frame import section
-from dataset_rt.report.values import in_words
 from dataset_rt.text import count, counted
 from dataset_rt.verification import Finding
 

@@ -198,7 +198,7 @@ def made_report(
 
 def _command(cache: Path, options: ReportOptions) -> str:
     """Return the command line that makes the same report."""
-    words = ["dataset-rt", "report", str(cache)]
+    words = ["dataset-rt", "report", str(cache), "-o", "report.html"]
     for field in fields(options):
         value = getattr(options, field.name)
         if value != field.default:
