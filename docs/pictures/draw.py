@@ -13,9 +13,7 @@ from rich.text import Text
 PICTURES = Path(__file__).resolve().parent
 DOCUMENT = PICTURES.parent / "command-line.md"
 COMMANDS = {
-    "inspect": ["inspect", "caches/pets"],
     "verify": ["verify", "caches/pets", "old-disk/pets"],
-    "sample": ["sample", "caches/pets", "--balance", "label"],
 }
 COLUMNS = 80
 

@@ -24,6 +24,10 @@ class DatasetPlots:
     as any chart, save it with `chart.save("file.html")`. Values are counted batch by batch; no
     payload is read, and nothing is moved.
 
+    A notebook, and a saved HTML file, fetch the scripts that draw from a network. Without one say
+    `alt.renderers.enable("svg")` once, and save as `.svg`, `.png`, or with
+    `chart.save("file.html", inline=True)`; all of these need `vl-convert-python`.
+
     Example:
         >>> dataset = open_dataset(cache, shuffle=True)
         >>> chart = dataset.plot.class_balance("position")
@@ -42,7 +46,7 @@ class DatasetPlots:
         the axis is logarithmic then.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
         """
         _require_altair()
         # Altair is an extra, and nothing here is imported before it is used.
@@ -55,11 +59,12 @@ class DatasetPlots:
         """Return bars of what each value of a column has of the rows, and of their weight.
 
         Args:
-            column: A stored or extra column. The 30 most frequent values have bars of their own,
-                the others are summed up.
+            column: A stored or extra column. Up to 30 values have bars of their own, and up to 60
+                integers or dates, these in their own order. Of more values the 30 most frequent
+                are shown, the others summed up; more floats are put into 20 ranges.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
             InvalidInputError: There is no such column, or it has more than 1,000,000 different
                 values.
         """
@@ -77,8 +82,10 @@ class DatasetPlots:
         Sizes come from the indices of the caches, 16 bytes a sample; no payload is read.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
             CorruptError: The index of a cache is damaged.
+            ConflictError: A cache was replaced since the dataset was opened.
+            FileUnavailableError: An index cannot be read.
         """
         _require_altair()
         # As above.
@@ -100,7 +107,7 @@ class DatasetPlots:
             n: Samples to draw, at least 1; by default those of one epoch.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
             InvalidInputError: There is no such column, it has more than 1,000,000 different
                 values, or `n` is below 1.
         """
@@ -138,4 +145,7 @@ def _require_altair() -> None:
     except ModuleNotFoundError as error:
         if error.name != "altair":
             raise
-        raise ImportError("dataset.plot needs Altair: pip install altair", name="altair") from error
+        raise ImportError(
+            "dataset.plot needs Altair: pip install altair, or this package with its extra `plot`",
+            name="altair",
+        ) from error
