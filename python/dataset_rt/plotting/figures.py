@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.inspection.active_sizes import ActiveSizes
+from dataset_rt.inspection.values import text_of
 from dataset_rt.plotting.bins import Bins
-from dataset_rt.report.values import text_of
 from dataset_rt.text import count, value_text
 
 if TYPE_CHECKING:
