@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dataset_rt.errors import ConflictError
 
-_OR_OVERWRITE = "; overwrite=True replaces it"
+_REPLACE = "replace it with overwrite=True"
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def published_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         ConflictError: Something is there already, also when it came meanwhile.
     """
-    _refuse_existing(path, overwrite=overwrite, advice=_OR_OVERWRITE)
+    _refuse_existing(path, _REPLACE, overwrite=overwrite)
     aside = _aside(path)
     try:
         yield aside
@@ -50,7 +50,7 @@ def published_directory(path: Path) -> Iterator[Path]:
     Raises:
         ConflictError: Something else is there already, also when it came meanwhile.
     """
-    _refuse_existing(path, overwrite=False)
+    _refuse_existing(path, "remove it", overwrite=False)
     aside = _aside(path)
     os.mkdir(aside)
     try:
@@ -62,20 +62,20 @@ def published_directory(path: Path) -> Iterator[Path]:
             os.rename(aside, path)
         except OSError as error:
             if path.exists():
-                raise _exists(path) from error
+                raise _exists(path, "remove it") from error
             raise
         _sync(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_existing(path: Path, *, overwrite: bool, advice: str = "") -> None:
+def _refuse_existing(path: Path, way: str, *, overwrite: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(path):
         return
     is_empty_directory = path.is_dir() and not any(path.iterdir())
     if path.is_dir() != is_empty_directory or not (overwrite or is_empty_directory):
-        raise _exists(path, "" if path.is_dir() else advice)
+        raise _exists(path, way)
 
 
 def _move_new(aside: Path, path: Path) -> None:
@@ -83,17 +83,19 @@ def _move_new(aside: Path, path: Path) -> None:
     try:
         os.link(aside, path)
     except FileExistsError:
-        raise _exists(path, _OR_OVERWRITE) from None
+        raise _exists(path, _REPLACE) from None
     except OSError:
         if os.path.lexists(path):
-            raise _exists(path, _OR_OVERWRITE) from None
+            raise _exists(path, _REPLACE) from None
         os.rename(aside, path)
 
 
-def _exists(path: Path, advice: str = "") -> ConflictError:
+def _exists(path: Path, way: str) -> ConflictError:
+    # Only files are replaced.
+    found, way = ("directory", "remove it") if path.is_dir() else ("file", way)
     return ConflictError(
-        f"{path}: expected nothing there, found a {'directory' if path.is_dir() else 'file'}; "
-        f"nothing was written: choose another place, or remove it{advice}"
+        f"{path}: expected nothing there, found a {found}; nothing was written: choose another "
+        f"place, or {way}"
     )
 
 
