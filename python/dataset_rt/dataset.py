@@ -291,12 +291,8 @@ class CachedDataset(TorchFaces, Saving):
         """Replace the active table after full validation, in memory only.
 
         Rows may be dropped, repeated and reordered, weights changed and columns added. The length
-        becomes the row count, the epoch number stays; iterators that run already go on with their
-        table.
-
-        What is stored is checked row by row. What is not, nobody can check: a weight or a new
-        column beside the wrong row is accepted. Compute it on the table itself, or join it by
-        `cache_id` and `sample_id`.
+        becomes the row count, the epoch number stays; iterators that run already keep their table.
+        Nobody can check a weight or new column: join it by identity, or compute it on the table.
 
         Args:
             df: A Polars DataFrame or any other Arrow table with `cache_id`, `sample_id`, `weight`
