@@ -338,7 +338,9 @@ def test_without_altair_the_error_says_what_to_install(caches):
     done = subprocess.run(
         [sys.executable, "-c", code, caches[0]], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "dataset.plot needs Altair: pip install altair\n"
+    assert done.stdout == (
+        "dataset.plot needs Altair: pip install altair, or this package with its extra `plot`\n"
+    )
 
 
 @pytest.mark.parametrize(

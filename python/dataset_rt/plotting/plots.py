@@ -42,7 +42,7 @@ class DatasetPlots:
         the axis is logarithmic then.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
         """
         _require_altair()
         # Altair is an extra, and nothing here is imported before it is used.
@@ -59,7 +59,7 @@ class DatasetPlots:
                 the others are summed up.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
             InvalidInputError: There is no such column, or it has more than 1,000,000 different
                 values.
         """
@@ -77,7 +77,7 @@ class DatasetPlots:
         Sizes come from the indices of the caches, 16 bytes a sample; no payload is read.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
             CorruptError: The index of a cache is damaged.
         """
         _require_altair()
@@ -100,7 +100,7 @@ class DatasetPlots:
             n: Samples to draw, at least 1; by default those of one epoch.
 
         Raises:
-            ImportError: Altair is not there: `pip install altair`.
+            ImportError: Altair is not there: install the extra `plot`.
             InvalidInputError: There is no such column, it has more than 1,000,000 different
                 values, or `n` is below 1.
         """
@@ -138,4 +138,7 @@ def _require_altair() -> None:
     except ModuleNotFoundError as error:
         if error.name != "altair":
             raise
-        raise ImportError("dataset.plot needs Altair: pip install altair", name="altair") from error
+        raise ImportError(
+            "dataset.plot needs Altair: pip install altair, or this package with its extra `plot`",
+            name="altair",
+        ) from error
