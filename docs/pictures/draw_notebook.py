@@ -1,6 +1,7 @@
 """Draws the pictures of docs/guides/notebooks.md: below a block, what its last line shows.
 
-Charts become SVG. Cards are shown by a real browser: `BROWSER` names it, by default Chromium.
+All become SVG. A card stays the HTML that it is, so that it follows light and dark pages and has
+letters as large as theirs; a real browser says how high it is: `BROWSER` names it.
 """
 
 import ast
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import vl_convert
-from PIL import Image, ImageChops
 
 PICTURES = Path(__file__).resolve().parent
 DOCUMENT = PICTURES.parent / "guides/notebooks.md"
@@ -20,8 +20,14 @@ PARTS = re.compile(
     r"^```python\n(.*?)^```$|^!\[[^\]]*\]\(\.\./pictures/([^)]+)\)$", re.DOTALL | re.M
 )
 BROWSER = os.environ.get("BROWSER", "chromium-headless-shell")
-PAGE = (
-    '<!doctype html><meta charset="utf-8"><body style="margin:16px;background:#fff;color:#1f2328">'
+WIDTH = 460
+STYLE = (
+    "<style>body{margin:0}.drt.drt{font-size:14.5px;color:#24292f}"
+    "@media (prefers-color-scheme:dark){.drt.drt{color:#dfe3e8}}</style>"
+)
+MEASURE = (
+    "<script>document.title = Math.ceil("
+    "document.querySelector('.drt').getBoundingClientRect().height) + 8</script>"
 )
 
 
@@ -37,30 +43,28 @@ def result_of(block: str, scope: dict[str, Any]) -> Any:
 
 def draw(shown: Any, path: Path) -> None:
     """Write the picture of a chart or of a card."""
-    if path.suffix == ".svg":
+    if hasattr(shown, "to_json") and not hasattr(shown, "_repr_html_"):
         path.write_text(vl_convert.vegalite_to_svg(shown.to_json()) + "\n")
         return
+    if path.suffix == ".png":
+        shown.save(path, optimize=True)
+        return
+    card = shown._repr_html_()
     page = Path("card.html").resolve()
-    page.write_text(PAGE + shown._repr_html_())
-    subprocess.run(  # noqa: S603 - the browser of whoever draws
-        [
-            *(
-                BROWSER,
-                "--no-sandbox",
-                "--hide-scrollbars",
-                "--blink-settings=preferredColorScheme=1",
-            ),
-            *("--force-device-scale-factor=1.5", "--window-size=620,1200"),
-            *(f"--screenshot={path}", page.as_uri()),
-        ],
+    page.write_text(f"<!doctype html><meta charset=utf-8>{STYLE}{card}{MEASURE}")
+    done = subprocess.run(  # noqa: S603 - the browser of whoever draws
+        [BROWSER, "--no-sandbox", f"--window-size={WIDTH},2000", "--dump-dom", page.as_uri()],
         check=True,
         capture_output=True,
+        text=True,
     )
-    with Image.open(path) as whole:
-        picture = whole.convert("RGB")
-    _, top, _, bottom = ImageChops.invert(picture).getbbox() or (0, 0, 1, 1)
-    # About as wide as a page, so that its letters are as large as those of the page.
-    picture.crop((0, 0, picture.width, bottom + top)).save(path, optimize=True)
+    (height,) = re.findall("<title>([0-9]+)</title>", done.stdout)
+    path.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}">'
+        f'<foreignObject width="100%" height="100%"><div xmlns="http://www.w3.org/1999/xhtml">'
+        f"{STYLE}{card}</div></foreignObject></svg>\n"
+    )
 
 
 def main() -> None:

@@ -193,6 +193,29 @@ class CachedDataset(TorchFaces, Saving):
         """
         return pl.DataFrame(self._native.table())
 
+    def payload_sizes(self) -> pl.Series:
+        """Return the size of every payload of the active table, in table order.
+
+        Sizes come from the indices of the caches, 16 bytes a sample; no payload is read.
+
+        Returns:
+            `payload_bytes` (UInt64), one value per active row: bytes before compression.
+
+        Raises:
+            CorruptError: An index is damaged.
+            ConflictError: A cache was replaced or changed since the dataset was opened.
+            FileUnavailableError: An index cannot be read.
+
+        Example:
+            >>> dataset = open_dataset(cache)
+            >>> dataset.payload_sizes().to_list()
+            [1, 1]
+            >>> largest = dataset.get_metadata().with_columns(dataset.payload_sizes())
+        """
+        from dataset_rt.inspection.active_sizes import ActiveSizes  # noqa: PLC0415 - when used
+
+        return pl.concat(list(ActiveSizes(self))).alias("payload_bytes")
+
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """Return the active table with its payloads, in table order, batch by batch.
 

@@ -147,6 +147,12 @@ class RepairReport:
             "and can be salvaged into a new cache"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.repairing import repair_card  # noqa: PLC0415 - notebooks only
+
+        return repair_card(self)
+
     def to_json(self) -> str:
         """Return the report as JSON text with the same field names."""
         return _to_json(self)
@@ -213,6 +219,12 @@ class SalvageReport:
             )
         proof = "" if self.is_proven else ", none of them proven: the manifest is lost"
         return f"{self.samples_kept:,} of {total:,} samples salvaged into {self.new_path}{proof}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.repairing import salvage_card  # noqa: PLC0415 - notebooks only
+
+        return salvage_card(self)
 
     def to_json(self) -> str:
         """Return the report as JSON text with the same field names."""

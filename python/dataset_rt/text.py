@@ -77,8 +77,10 @@ def size(size_bytes: float) -> str:
 
 
 def share(part: float) -> str:
-    """Return `12.3%`."""
-    return f"{part:.1%}"
+    """Return `12.3%`; what is not all is never `100.0%`, what is not none never `0.0%`."""
+    if 0.9995 <= part < 1:
+        return ">99.9%"
+    return "<0.1%" if 0 < part < 0.0005 else f"{part:.1%}"
 
 
 def seconds(duration: float) -> str:

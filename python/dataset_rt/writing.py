@@ -248,8 +248,8 @@ def write_one(
 
 
 def _failed(name: str, message: str, error: BaseException) -> Outcome:
-    # Information: the caller gets the failure itself, and may be prepared for it.
-    _LOGGER.info("source %r: failed: %s", name, message)
+    # The caller gets the failure, too, but a list of results is easily passed over.
+    _LOGGER.error("source %r: failed: %s", name, message)
     return CacheWriteError(name, message, error), []
 
 

@@ -9,7 +9,7 @@ import browser_tools
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import NEEDS_PYTORCH
+from conftest import NEEDS_PYTORCH, put
 
 import dataset_rt as drt
 from dataset_rt import (
@@ -19,10 +19,16 @@ from dataset_rt import (
     ReaderConfig,
     open_cache,
     open_dataset,
+    repair_cache,
+    salvage_cache,
     verify_cache,
+    write_report,
 )
+from dataset_rt.cards import dataset as cards_dataset
 from dataset_rt.cards import weights
 from dataset_rt.cards.progress import progress_card
+from dataset_rt.inspection import active_sizes
+from dataset_rt.inspection.checks import MEANING, checked, shortened
 from dataset_rt.progress import State
 
 HOSTILE = "<script>alert('x')</script>\u202e\x1b[2J&\""
@@ -77,7 +83,7 @@ def test_a_dataset_shows_its_rows_order_weights_and_columns(caches):
     shown = words(dataset)
     payload = sum(len(sample.data) for sample in open_dataset(caches))
     assert "rows | 100 | samples per epoch | 100 | next epoch | 0" in shown
-    assert f"payload | {payload} B | {payload / 100:.0f} B each" in shown
+    assert f"payload | {payload} B | {payload / 100:.0f} B on average" in shown
     assert "pets | 90 | " in shown
     assert "weights | all equal (1) | seed | 77 | stream position | 0" in shown
     assert "label | String" in shown
@@ -137,7 +143,7 @@ def test_a_cache_that_is_gone_is_said_by_its_dataset(caches):
 def test_a_cache_shows_its_sizes_and_columns(caches):
     cache = open_cache(caches[1])
     files = [file for file in caches[1].rglob("*") if file.is_file()]
-    size = sum(file.stat().st_size for file in files if file.name != "manifest.json")
+    size = sum(file.stat().st_size for file in files)
     shown = words(cache)
     assert "samples | 10 | in 1 shard" in shown
     assert f"on disk | {size / 1000:.1f} kB | not compressed" in shown
@@ -159,19 +165,169 @@ def test_a_damaged_cache_is_said(caches):
     report = verify_cache(caches[0])
     shown = words(report)
     assert f"findings | {len(report.findings)} |" in shown
-    assert "not ok | level quick" in shown
+    assert "damaged | level quick" in shown
     for finding in report.findings:
         assert finding.rule in shown
-        assert finding.found[:60] in shown
+        assert shortened(finding.found)[:60] in shown
+        assert MEANING[finding.rule] in shown
+    assert "repair_cache(path, dry_run=True) says which samples are lost" in shown
 
 
 def test_a_sound_cache_is_reported_with_what_was_checked(caches):
     report = verify_cache(caches[0], "deep")
     shown = words(report)
-    assert "ok | level deep" in shown
+    assert "every byte and value verified | level deep" in shown
     assert f"files checked | {report.files_checked}" in shown
-    assert "every value" in shown
-    assert "payloads were not read" in words(verify_cache(caches[0]))
+    assert "most bytes twice" in shown
+    assert checked(report) in shown
+    assert "drt-ok" in badges(report)
+
+
+def badges(shown):
+    return re.findall(r'class="drt-badge ([^"]*)"', shown._repr_html_())
+
+
+def test_a_quick_check_does_not_look_like_a_proof(caches):
+    shard = caches[0] / "shards/000000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[content.index(b"xxxxxxx")] ^= 1
+    put(shard, bytes(content))
+    report = verify_cache(caches[0])
+    assert report.ok
+    assert set(badges(report)) == {"drt-plain"}
+    shown = words(report)
+    assert "structure ok, payloads not read | level quick" in shown
+    assert 'verify_cache(path, "full") reads every byte' in shown
+    assert words(verify_cache(caches[0], "full")).startswith("pets | verification | damaged")
+
+
+def test_what_damage_left_out_is_not_said_to_be_checked(caches):
+    (caches[0] / "metadata.arrow").unlink()
+    report = verify_cache(caches[0], "deep")
+    assert "rows and values were not compared" in words(report)
+    assert "every row" not in words(report)
+    assert "twice" not in words(report)
+
+
+def test_payload_is_that_of_the_rows(caches, monkeypatch):
+    dataset = open_dataset(caches)
+    table = dataset.get_metadata()
+    dataset.update_metadata(pl.concat([table.slice(6, 1), table.head(2), table.slice(6, 1)]))
+    sizes = [7, 1, 2, 7]
+    assert dataset.payload_sizes().to_list() == sizes
+    assert f"payload | {sum(sizes)} B | 4 B on average" in words(dataset)
+    monkeypatch.setattr(cards_dataset, "_SIZED_SAMPLES_MAX", 99)
+    assert "payload of the caches | " in words(dataset)
+    monkeypatch.undo()
+    (caches[1] / "index.bin").unlink()
+    assert "payload of the caches | " in words(dataset)
+
+
+def test_a_table_of_two_caches_has_its_sizes_in_its_order(caches):
+    dataset = open_dataset(caches[::-1])
+    table = dataset.get_metadata().sample(fraction=1, shuffle=True, seed=2)
+    dataset.update_metadata(table)
+    rows = table.select("cache_id", "sample_id").rows()
+    expected = [len(dataset.get_item(*row).data) for row in rows]
+    sizes = dataset.payload_sizes()
+    assert (sizes.name, sizes.dtype, sizes.to_list()) == ("payload_bytes", pl.UInt64, expected)
+
+
+def test_sizes_of_what_is_no_longer_there_are_refused(runtime, caches):
+    dataset = open_dataset(caches)
+    (caches[1] / "index.bin").rename(caches[1] / "away")
+    with pytest.raises(drt.CorruptError, match=r"index\.bin is missing"):
+        dataset.payload_sizes()
+    (caches[1] / "away").rename(caches[1] / "index.bin")
+    caches[1].rename(caches[1].with_name("old"))
+    runtime.write_cache(ArrowSource("more", table(11)), caches[1].parent)
+    with pytest.raises(drt.ConflictError, match="more: the cache changed while open"):
+        dataset.payload_sizes()
+
+
+def test_an_index_that_cannot_be_read_is_named(caches, monkeypatch):
+    def refuse(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(active_sizes, "raw_lengths", refuse)
+    with pytest.raises(drt.FileUnavailableError, match=r"index of .*pets: .*Input") as raised:
+        open_dataset(caches).payload_sizes()
+    assert raised.value.errno == 5
+
+
+def test_edited_columns_are_marked(caches):
+    dataset = open_dataset(caches)
+    assert "edited" not in words(dataset)
+    table = dataset.get_metadata().with_columns(label=pl.lit("bird"), hard=pl.lit(1))
+    dataset.update_metadata(table, edited=["label"])
+    for one in (dataset, dataset.partition(0, 2)):
+        shown = words(one)
+        assert "label | String | edited | hard | Int32 | extra" in shown
+        assert "a saved table comes back only with edited=['label']" in shown
+    dataset.update_metadata(open_dataset(caches).get_metadata())
+    assert "edited" not in words(dataset)
+
+
+def test_a_directory_of_another_name_is_said_everywhere(caches):
+    moved = caches[0].rename(caches[0].with_name("copy"))
+    for shown in (open_cache(moved), open_dataset(moved), verify_cache(moved)):
+        assert words(shown).startswith("pets (in copy) | ")
+    assert "type, as stored" in words(open_cache(moved))
+    assert "type in the table" in words(open_dataset(moved))
+
+
+def damaged(path):
+    """A cache with a payload and its index damaged."""
+    shard = path / "shards/000000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[content.index(b"xxxxxxx")] ^= 1
+    put(shard, bytes(content))
+    put(path / "index.bin", b"damaged")
+    return path
+
+
+def test_repairs_are_shown(caches, tmp_path):
+    whole = repair_cache(caches[1])
+    assert words(whole).startswith("more | repair | nothing to repair | samples | 10 | lost | 0")
+    put(caches[1] / "index.bin", b"damaged")
+    looked = repair_cache(caches[1], dry_run=True)
+    assert "more | repair | can be restored | looked only" in words(looked)
+    assert "repair_cache(path) restores them" in words(looked)
+    assert "more | repair | restored | samples" in words(repair_cache(caches[1]))
+    lost = repair_cache(damaged(caches[0]))
+    shown = words(lost)
+    assert "pets | repair | beyond repair in place | samples | 90" in shown
+    assert f"lost | {lost.samples_lost} | damaged files | {len(lost.files)}" in shown
+    assert "lost sample_ids | " in shown
+    assert "salvage_cache(path, into)" in shown or lost.samples_lost == 90
+    for file in lost.files:
+        assert f"{file.state} | {file.file} | " in shown
+    assert not re.search(r"[0-9a-f]{20}", shown)
+
+
+def test_salvages_are_shown(runtime, tmp_path):
+    rows = pa.table({"payload": [bytes([65 + row]) * 70_000 for row in range(4)]})
+    runtime.write_cache(ArrowSource("large", rows), tmp_path)
+    shard = tmp_path / "large/shards/000000.arrow"
+    put(shard, shard.read_bytes().replace(b"BB", b"??", 1))
+    report = salvage_cache(tmp_path / "large", tmp_path / "new")
+    shown = words(report)
+    assert "large | salvage | new cache written" in shown
+    assert f"samples kept | {report.samples_kept} | lost | {report.samples_lost}" in shown
+    assert f"new cache | {report.new_path}" in shown
+    assert "lost sample_ids | 0 to 1" in shown or "lost sample_ids | 1" in shown
+    whole = salvage_cache(report.new_path, tmp_path / "third")
+    assert "not needed: no sample is lost" in words(whole)
+
+
+def test_written_reports_are_shown(caches, tmp_path):
+    written = write_report(caches[0], tmp_path / "pets.html", level="quick")
+    shown = words(written)
+    assert shown.startswith("pets | report | structure ok, payloads not read | file | ")
+    assert str(tmp_path / "pets.html") in shown
+    written = write_report(damaged(caches[1]), tmp_path / "more.html")
+    assert "more | report | damaged" in words(written)
+    assert written.troubles[0][:40] in words(written)
 
 
 def test_hostile_names_and_values_are_text(runtime, tmp_path):
@@ -270,6 +426,13 @@ def test_a_browser_runs_nothing_of_a_card_and_keeps_it_narrow(caches, tmp_path, 
     seen = browser_tools.opened(page, tmp_path, width=320, dark=is_dark)
     assert re.search("<title>(.*)</title>", seen.dom)[1] == f"true,{colour},left"
     assert seen.requests == []
+
+
+def test_a_bar_that_is_done_looks_done():
+    done = progress_card(State("x", 5, 5, 1.0, 10, "done"))
+    running = progress_card(State("x", 5, 5, 1.0, 5, "running"))
+    assert 'class="drt-bar drt-done" style="width:100%"' in done
+    assert 'class="drt-bar drt-done"' not in running
 
 
 def test_nothing_is_imported_for_cards_before_one_is_shown():

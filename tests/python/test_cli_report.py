@@ -1,6 +1,7 @@
 """`dataset-rt report`: its numbers are those of the data, and damage or a bad wish is said."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ import dataset_rt as drt
 def made(cache, directory, *arguments, code=0):
     """The page of a report, and its rows by their first cell."""
     out = directory / "report.html"
-    done = call("report", cache, "-o", out, "--force", *arguments)
+    done = call("report", cache, "-o", out, "--overwrite", *arguments)
     assert done.code == code, (done.out, done.err)
     page = Page(out.read_text())
     return page, {row[0]: row[1:] for row in page.rows if len(row) > 1}
@@ -206,9 +207,9 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(cache, tmp_path):
     out.write_text("mine")
     found = call("report", cache, "-o", out)
     assert found.code == 1
-    assert "--force" in found.err
+    assert "--overwrite" in found.err
     assert out.read_text() == "mine"
-    assert call("report", cache, "-o", out, "--force").code == 0
+    assert call("report", cache, "-o", out, "--overwrite").code == 0
     assert out.read_text().startswith("<!DOCTYPE html>")
     assert [entry.name for entry in tmp_path.iterdir()] in (
         ["caches", "report.html"], ["report.html", "caches"]
@@ -219,7 +220,7 @@ def test_nothing_is_written_into_the_cache(cache, tmp_path):
     before = directory_digest(cache)
     (tmp_path / "link").symlink_to(cache)
     for place in (cache / "r.html", cache / "shards/r.html", tmp_path / "link/new/r.html"):
-        found = call("report", cache, "-o", place, "--force")
+        found = call("report", cache, "-o", place, "--overwrite")
         assert found.code == 1
         assert "lies in the cache" in found.err
     assert directory_digest(cache) == before
@@ -263,7 +264,7 @@ def test_the_document_says_what_was_found(cache, tmp_path):
         "troubles": [],
     }
     put(cache / "index.bin", b"")
-    found = call("report", cache, "-o", out, "--json", "--force")
+    found = call("report", cache, "-o", out, "--json", "--overwrite")
     assert found.code == 1
     assert found.json["findings"][0]["file"] == "index.bin"
     assert found.json["troubles"]
@@ -332,3 +333,68 @@ def test_write_report_says_what_is_wrong(cache, tmp_path):
     found = drt.write_report(cache, written_report.path, overwrite=True)
     assert not found
     assert found.troubles
+
+
+def test_every_class_is_among_the_samples_while_there_is_room(runtime, tmp_path):
+    samples = [(b"x", {"label": i // 40 if i % 40 == 3 else 99}) for i in range(400)]
+    path = written(runtime, tmp_path, samples)
+    page, _ = made(path, tmp_path, "--samples", 12)
+    assert all(f"label {value} " in page.text for value in (*range(10), 99))
+    assert made(path, tmp_path, "--samples", 12)[0].text == page.text
+
+
+def test_draws_of_lost_samples_are_counted(runtime, tmp_path):
+    path = report_tools.pictures(runtime, tmp_path)
+    shard = path / "shards/000001.arrow"
+    content = bytearray(shard.read_bytes())
+    content[20_000:60_000] = bytes(40_000)
+    put(shard, bytes(content))
+    lost = drt.repair_cache(path, dry_run=True).lost
+    dataset = drt.open_dataset(path, seed=0, shuffle=True)
+    gone = {i for part in lost for i in range(part.start, part.stop)}
+    ids = [
+        i for batch in dataset.iter_batches(50, columns=["sample_id"]) for i in batch[0].to_pylist()
+    ]
+    number = sum(i in gone for i in ids)
+    assert number > 5
+    page, rows = made(path, tmp_path, code=1)
+    assert f"{number} of these draws are of lost samples, where reading raises" in page.text
+    assert rows["unreadable"][1] == str(len(gone))
+
+
+def test_every_payload_is_looked_at_where_every_byte_is_read(runtime, tmp_path):
+    samples = [(b"\x89PNG\r\n\x1a\n", {}) for _ in range(5000)]
+    samples[4321] = (b"404 not found", {})
+    path = written(runtime, tmp_path, samples)
+    page, rows = made(path, tmp_path)
+    assert rows["UTF-8 text"] == ["", "1", "<0.1%"]
+    assert "most PNG" in page.text
+    assert "PNG in the 500 looked at" in made(path, tmp_path, "--level", "quick")[0].text
+
+
+def test_paths_of_provenance_are_left_out_and_the_command_runs(runtime, tmp_path):
+    provenance = {"root": "/home/anna/photos", "paths": '["/home/anna/a.csv"]', "from": "a/b"}
+    path = written(runtime, tmp_path, numbered(9), provenance=provenance)
+    page, rows = made(path, tmp_path)
+    assert "anna" not in page.text
+    assert rows["from"] == ["a/b"]
+    command = next(text for text in page.text.split("made by ") if text.startswith("dataset-rt"))
+    words = shlex.split(command.partition(" dataset-rt 0")[0])[1:]
+    os.chdir(tmp_path)
+    assert call(*words).code in {0, 1}
+    assert call(*words, "--overwrite").code == 0
+
+
+def test_a_dataset_in_place_of_a_path_is_told_where_its_path_is(cache, tmp_path):
+    dataset = drt.open_dataset(cache)
+    for ask in (
+        lambda: drt.write_report(dataset, tmp_path / "r.html"),
+        lambda: drt.verify_cache(dataset),
+        lambda: drt.open_cache(dataset),
+    ):
+        with pytest.raises(TypeError, match=r"pass dataset\.cache_paths\[0\]"):
+            ask()
+    with pytest.raises(TypeError, match=r"pass dataset\.cache_paths"):
+        drt.open_dataset(dataset)
+    with pytest.raises(TypeError, match=r"pass cache\.path"):
+        drt.verify_cache(drt.open_cache(cache))

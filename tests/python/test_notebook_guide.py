@@ -15,16 +15,29 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def test_every_block_runs(tmp_path, monkeypatch):
-    pytest.importorskip("altair", reason="needs the extra `plot`")
+    alt = pytest.importorskip("altair", reason="needs the extra `plot`")
+    pytest.importorskip("vl_convert", reason="see requirements/dev.in")
+    pytest.importorskip("pandas", reason="see requirements/dev.in")
     monkeypatch.chdir(tmp_path)
     scope = {}
     for number, block in enumerate(BLOCK.findall(GUIDE.read_text())):
         exec(compile(block, f"notebooks.md, block {number}", "exec"), scope)
     assert scope["results"][0].status == "written"
     assert (tmp_path / "draws.json").stat().st_size < 20_000
+    assert "<svg" in (tmp_path / "draws.svg").read_text()
+    # Whatever draws is in it.
+    page = (tmp_path / "draws.html").read_text()
+    assert not re.search(r"<(script|link)[^>]*(src|href)=", page)
+    alt.renderers.enable("default")
     assert scope["labels"] != sorted(scope["labels"])
     assert scope["bytes_by_label"].height == 10
     assert scope["darkest"].height > 0
+    assert scope["frame"]["ink"].is_monotonic_increasing
+    assert scope["digits"].size == (384, 128)
+    assert len(set(scope["digits"].tobytes())) > 9
+    sizes = scope["largest"]["payload_bytes"].to_list()
+    assert sizes == sorted(scope["sized"]["payload_bytes"], reverse=True)[:10]
+    assert 0 < scope["first"].height == scope["hashes"]["key"].n_unique()
     assert "runtime closed" in scope["dataset"]._repr_html_()
     assert dataset_rt.verify_cache("caches/digits", level="deep")
     commands = re.findall(r"^dataset-rt (.*)$", GUIDE.read_text(), re.MULTILINE)
@@ -34,9 +47,10 @@ def test_every_block_runs(tmp_path, monkeypatch):
 
 def test_pictures_are_small_and_each_has_its_place():
     pictures = re.findall(r"\(\.\./pictures/([^)]+)\)", GUIDE.read_text())
-    assert len(pictures) == len(set(pictures)) == 5
+    assert len(pictures) == len(set(pictures)) == 6
     for name in pictures:
         content = (ROOT / "docs/pictures" / name).read_bytes()
         assert len(content) < 150_000
         if name.endswith(".svg"):
-            assert b"transparent" in content or b'fill="none"' in content
+            # Either the ground of the page shows, or both of its schemes are there.
+            assert b'fill="none"' in content or b"prefers-color-scheme:dark" in content

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import subprocess
 import sys
 
@@ -111,8 +112,114 @@ def test_of_many_values_the_rest_is_summed_up(weighted):
     shown = frame.filter(kind="share of the rows")
     assert sorted(shown["rows"], reverse=True) == counts.head(30).to_list()
     rest = counts.slice(30).sum() / table.height
-    (subtitle,) = json.loads(chart.to_json())["title"]["subtitle"]
+    choice, *more = json.loads(chart.to_json())["title"]["subtitle"]
+    subtitle = " ".join(more)
+    assert choice == "the 30 most frequent of 101 values"
     assert subtitle.startswith(f"other (71 values): {rest:.1%} of the rows, ")
+
+
+def test_floats_are_put_into_ranges_that_lose_nothing(weighted):
+    table = weighted.get_metadata()
+    odd = pl.when(pl.col("user") == 3).then(None).when(pl.col("user") == 4).then(float("nan"))
+    weighted.update_metadata(table.with_columns(ink=odd.otherwise(pl.col("user") / 7 - 3)))
+    table = weighted.get_metadata()
+    for chart, kinds in (
+        (weighted.plot.class_balance("ink"), ["share of the rows", "share of the weight"]),
+        (weighted.plot.draws("ink", 4000), ["due by weight", "drawn"]),
+    ):
+        document = json.loads(chart.to_json())
+        assert "101 values, in ranges" in document["title"]["subtitle"][-1]
+        order = document["encoding"]["y"]["sort"]
+        assert order[-2:] in (["null", "nan"], ["nan", "null"])
+        edges = [[float(edge) for edge in name.split(" to ")] for name in order[:-2]]
+        assert len(edges) == figures.RANGES_MAX
+        assert edges == sorted(edges)
+        for kind in kinds:
+            assert sum(of(chart, kind).values()) == pytest.approx(1)
+    rows = of(weighted.plot.class_balance("ink"), "share of the rows")
+    assert rows["null"] == pytest.approx((table["user"] == 3).mean())
+    first = table["ink"].fill_nan(None) < edges[0][1]
+    assert rows[order[0]] == pytest.approx(first.sum() / table.height)
+
+
+def test_ages_and_days_keep_their_order(weighted):
+    table = weighted.get_metadata()
+    age = pl.col("user") % 50
+    day = pl.date(2024, 1, 1) + pl.duration(days=age)
+    weighted.update_metadata(table.with_columns(age=age, day=day))
+    for chart in (weighted.plot.draws("age", 3000), weighted.plot.class_balance("age")):
+        assert json.loads(chart.to_json())["encoding"]["y"]["sort"] == [str(at) for at in range(50)]
+    days = json.loads(weighted.plot.class_balance("day").to_json())["encoding"]["y"]["sort"]
+    assert days == sorted(days)
+    assert len(days) == 50
+    title = json.loads(weighted.plot.draws("user", 9).to_json())["title"]
+    assert title["subtitle"][1] == "the 30 largest due shares of 101 values"
+
+
+def test_days_that_no_calendar_has_are_drawn(runtime, tmp_path):
+    days = pa.array([-(2**31), 2**31 - 1, 0, None], pa.int32()).cast(pa.date32())
+    moments = pa.array([-(2**63), 2**63 - 1, 0, None], pa.timestamp("us"))
+    table = pa.table({"payload": [b"x"] * 4, "day": days, "at": moments})
+    runtime.write_cache(ArrowSource("odd", table), tmp_path)
+    dataset = open_dataset(tmp_path / "odd", shuffle=True, seed=1)
+    for column in ("day", "at"):
+        named = drawn(dataset.plot.class_balance(column))["value"].to_list()
+        assert any(name.startswith("1970-01-01") and len(name) > 19 for name in named)
+        assert not drawn(dataset.plot.draws(column, 9)).is_empty()
+    assert "day | Date" in re.sub(r"(<[^>]*>)+", " | ", dataset._repr_html_())
+
+
+def test_each_meaning_has_one_colour(weighted):
+    colours = {}
+    for chart in (
+        weighted.plot.class_balance("label"),
+        weighted.plot.draws("label"),
+        open_dataset(weighted.cache_paths).plot.draws("label"),
+    ):
+        scale = json.loads(chart.to_json())["encoding"]["color"]["scale"]
+        for name, colour in zip(scale["domain"], scale["range"], strict=True):
+            meaning = name.removeprefix("share of the ").removeprefix("due by ")
+            assert colours.setdefault(meaning, colour) == colour
+    assert len(set(colours.values())) == len(colours) == 3
+    bars = json.loads(weighted.plot.payload_sizes().to_json())["mark"]["color"]
+    assert bars == colours["rows"]
+
+
+def shown_words(chart):
+    convert = pytest.importorskip("vl_convert", reason="see requirements/dev.in")
+    svg = convert.vegalite_to_svg(chart.to_json())
+    width = float(re.search(r'width="([0-9.]+)"', svg)[1])
+    return re.findall(r"<text[^>]*>([^<]*)<", svg), width
+
+
+def test_axes_are_written_as_people_write_them(weighted):
+    table = weighted.get_metadata()
+    weighted.update_metadata(table.with_columns(weight=pl.col("user").cast(float) * 100 + 1))
+    words, _ = shown_words(weighted.plot.weights())
+    assert "weight (logarithmic)" in words
+    assert "10,000" in words
+    sizes, _ = shown_words(weighted.plot.payload_sizes())
+    assert "payload size before compression (logarithmic)" in sizes
+    assert {"1 B", "1 kB"} <= {*sizes}
+    for word in [*words, *sizes]:
+        assert not re.search(r"0k|[0-9]e[+]", word)
+    # Few enough to be read.
+    assert sum(word.replace(",", "").isdigit() for word in words) <= 12
+    title = json.loads(weighted.plot.payload_sizes().to_json())["title"]
+    assert "on average" in title["subtitle"][0]
+
+
+def test_charts_fit_a_telephone(weighted):
+    long = weighted.get_metadata().with_columns(long=pl.lit("x" * 90))
+    weighted.update_metadata(long)
+    for chart in (
+        weighted.plot.weights(),
+        weighted.plot.payload_sizes(),
+        weighted.plot.class_balance("label"),
+        weighted.plot.class_balance("user"),
+        weighted.plot.draws("long"),
+    ):
+        assert shown_words(chart)[1] <= 384
 
 
 def test_few_numbers_keep_their_order(weighted):
@@ -140,7 +247,7 @@ def test_sizes_are_those_of_the_payloads_of_active_rows(weighted, monkeypatch):
         # Ranges are far narrower than these sizes are apart.
         (size,) = {size for size in some if row["begin"] * 0.99 <= size <= row["end"] * 1.01}
         assert row["rows"] == (sizes == size).sum()
-    (subtitle,) = json.loads(chart.to_json())["title"]["subtitle"]
+    subtitle = " ".join(json.loads(chart.to_json())["title"]["subtitle"])
     assert f"{(sizes == 0).sum()} of them empty and not shown" in subtitle
 
 

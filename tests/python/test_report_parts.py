@@ -15,10 +15,11 @@ from report_tools import EVIL, SVG, picture, written
 
 import dataset_rt as drt
 from dataset_rt.inspection import column_stats
+from dataset_rt.inspection.positions import spread
+from dataset_rt.inspection.values import edge_text, text_of
 from dataset_rt.report.histograms import BINS, histogram_of
 from dataset_rt.report.images import MIME, SIDE_MAX, image_size, picture_of
-from dataset_rt.report.samples import chosen, payload_facts
-from dataset_rt.report.values import edge_text, text_of
+from dataset_rt.report.samples import payload_facts
 
 
 def counted(values, pieces=1, dtype=None):
@@ -176,11 +177,11 @@ def test_pictures_of_a_report_are_bounded():
 
 
 def test_samples_are_evenly_spread_and_those_of_the_seed():
-    ids = chosen(1000, 12, 5)
-    assert ids == chosen(1000, 12, 5) != chosen(1000, 12, 6)
+    ids = spread(1000, 12, 5)
+    assert ids == spread(1000, 12, 5) != spread(1000, 12, 6)
     assert [sample * 12 // 1000 for sample in ids] == list(range(12))
-    assert chosen(5, 12, 0) == [0, 1, 2, 3, 4]
-    assert chosen(5, 0, 0) == []
+    assert spread(5, 12, 0) == [0, 1, 2, 3, 4]
+    assert spread(5, 0, 0) == []
 
 
 def test_dates_and_times_are_said_as_python_says_them():

@@ -332,6 +332,12 @@ impl NativeDataset {
         guarded(py, || self.dataset.epoch_len_set().map_err(|e| to_py(py, &e)))
     }
 
+    /// Columns that differ on purpose from the caches' values; none for the caches' own table.
+    #[getter]
+    fn edited_columns(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
+        guarded(py, || self.dataset.edited_columns().map_err(|e| to_py(py, &e)))
+    }
+
     /// What a pickle carries: see [`Handover`].
     fn hand_over(&self, py: Python<'_>, is_started: bool) -> PyResult<HandoverFields> {
         guarded(py, || {

@@ -30,6 +30,14 @@ impl Dataset {
         Ok((snapshot.table().frame_schema(), batches))
     }
 
+    /// Stored columns whose values may differ from the caches', `None` for the caches' own table.
+    ///
+    /// # Errors
+    /// `Conflict` in a process whose table is gone, see [`Dataset::table`].
+    pub fn edited_columns(&self) -> Result<Option<Vec<String>>> {
+        Ok(self.snapshot()?.table().as_checked().map(|table| table.edited().to_vec()))
+    }
+
     fn check_tables(&self) -> Result<()> {
         self.caches.iter().try_for_each(|cache| cache.check_tables_unchanged())
     }

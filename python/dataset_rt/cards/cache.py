@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_rt.cards.columns import columns_table
 from dataset_rt.cards.guarded import card_of
+from dataset_rt.cards.names import cache_name
 from dataset_rt.html import AnyContent, Markup, badge, details, facts, note, tiles, title
 from dataset_rt.text import count, counted, size
 
@@ -30,10 +31,10 @@ def _parts(cache: Cache) -> list[Markup]:
     manifest = cache.manifest
     troubles = _troubles(cache.path, manifest)
     samples, payload = manifest["samples_total"], manifest["payload_bytes_total"]
-    stored = sum(file["size_bytes"] for file in _files(manifest))
+    stored = sum(file["size_bytes"] for file in _files(manifest)) + _manifest_size(cache.path)
     compression = manifest["compression"]["algo"]
     state = badge("bad", "damaged") if troubles else badge("plain", "files there, not verified")
-    parts = [title(manifest["source_name"], "cache", state)]
+    parts = [title(cache_name(manifest["source_name"], cache.path), "cache", state)]
     if troubles:
         more = len(troubles) - _TROUBLES_SHOWN
         rest = [f"and {count(more)} more files"] if more > 0 else []
@@ -42,7 +43,7 @@ def _parts(cache: Cache) -> list[Markup]:
         tiles(
             [
                 ("samples", count(samples), f"in {counted(len(manifest['shards']), 'shard')}"),
-                ("payload", size(payload), f"{size(payload / samples)} each" if samples else ""),
+                ("payload", size(payload), on_average(payload, samples)),
                 (
                     "on disk",
                     size(stored),
@@ -56,10 +57,15 @@ def _parts(cache: Cache) -> list[Markup]:
         (column["name"], column["type"], "" if column.get("nullable", True) else "not null")
         for column in manifest["columns"]
     ]
-    parts.append(columns_table(columns))
+    parts.append(columns_table(columns, types="type, as stored"))
     if manifest.get("provenance"):
         parts.append(details("provenance", facts(islice(manifest["provenance"].items(), 200))))
     return parts
+
+
+def on_average(payload_bytes: int, samples: int) -> str:
+    """Return the mean size of a payload, in words; nothing where there is none."""
+    return f"{size(payload_bytes / samples)} on average" if samples else ""
 
 
 def _facts(cache: Cache, manifest: dict[str, Any]) -> list[tuple[str, AnyContent]]:
@@ -68,6 +74,13 @@ def _facts(cache: Cache, manifest: dict[str, Any]) -> list[tuple[str, AnyContent
         ("cache_id", str(cache.cache_id)),
         ("fingerprint", manifest.get("fingerprint") or "none"),
     ]
+
+
+def _manifest_size(path: Path) -> int:
+    try:
+        return (path / "manifest.json").stat().st_size
+    except OSError:
+        return 0
 
 
 def _files(manifest: dict[str, Any]) -> list[dict[str, Any]]:

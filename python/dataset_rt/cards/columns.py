@@ -23,16 +23,19 @@ def type_name(dtype: pl.DataType) -> str:
     return str(dtype)
 
 
-def columns_table(columns: Sequence[tuple[AnyContent, AnyContent, AnyContent]]) -> Markup:
+def columns_table(
+    columns: Sequence[tuple[AnyContent, AnyContent, AnyContent]], *, types: str = "type"
+) -> Markup:
     """Return a table of columns, of more than 12 folded.
 
     Args:
         columns: Name, type, and what else is to be said.
+        types: Heading of the types: whose they are.
     """
     if not columns:
         return note("no columns: samples are payloads alone")
     is_plain = not any(remark for _, _, remark in columns)
-    headings = ["column", "type"] if is_plain else ["column", "type", ""]
+    headings = ["column", types] if is_plain else ["column", types, ""]
     rows = [column[:2] if is_plain else column for column in columns]
     drawn = table(headings, rows, rows_max=_ROWS_MAX)
     return drawn if len(rows) <= _UNFOLDED_MAX else details(counted(len(rows), "column"), drawn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +11,14 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt.cache import open_cache
+from dataset_rt.cards.cache import on_average
 from dataset_rt.cards.columns import columns_table, type_name
 from dataset_rt.cards.guarded import card_of
+from dataset_rt.cards.names import cache_name, names_text
 from dataset_rt.cards.weights import Weights, weights_of
 from dataset_rt.errors import DatasetRTError
 from dataset_rt.html import AnyContent, Markup, badge, content, facts, note, table, tiles, title
+from dataset_rt.inspection.active_sizes import ActiveSizes
 from dataset_rt.text import count, counted, size
 
 if TYPE_CHECKING:
@@ -21,6 +26,10 @@ if TYPE_CHECKING:
     from dataset_rt.torch_faces.dataset_loader import DatasetLoader
 
 _CACHES_OPENED_MAX = 16
+# An edited table has its sizes added up where the indices of its caches are small, 16 MB
+# together, and it has about a million rows at most.
+_SIZED_SAMPLES_MAX = 1_000_000
+_SIZED_BATCHES_MAX = 16
 _TROUBLE_CELLS_MAX = 400
 _IDENTITY = ("cache_id", "sample_id", "weight", "payload")
 
@@ -37,13 +46,14 @@ def loader_card(loader: DatasetLoader) -> str:
 
 def dataset_parts(dataset: CachedDataset) -> list[Markup]:
     """Return what is in the card of a dataset."""
-    names = [path.name for path in dataset.cache_paths]
-    heading = title(_names(names), "dataset", *_badges(dataset))
+    caches = [_Found(path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX]]
+    total = len(dataset.cache_paths)
+    names = [one.name for one in caches] + [""] * (total - len(caches))
+    heading = title(names_text(names), "dataset", *_badges(dataset))
     if dataset.runtime._native.closed:
         closed = "its runtime is closed: open the caches with a new DatasetRuntime"
         paths = facts(("cache", path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX])
         return [heading, note(closed), paths]
-    caches = [_Found(path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX]]
     start, begin, end, epoch = dataset._native.next_window()
     likely = sum(one.samples for one in caches) if dataset._native.epoch_len_set else end - start
     weights = weights_of(dataset, likely)
@@ -51,10 +61,10 @@ def dataset_parts(dataset: CachedDataset) -> list[Markup]:
         heading,
         tiles(_numbers(dataset, weights, caches, epoch)),
         facts(_order(dataset, weights, begin)),
-        columns_table(_columns(dataset)),
+        columns_table(_columns(dataset), types="type in the table"),
     ]
-    if len(names) > 1 or any(one.trouble for one in caches):
-        parts.insert(2, _caches_table(caches, len(names)))
+    if total > 1 or any(one.trouble for one in caches):
+        parts.insert(2, _caches_table(caches, total))
     return parts
 
 
@@ -64,19 +74,15 @@ class _Found:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.samples, self.payload_bytes, self.trouble = 0, 0, ""
+        self.name = path.name
         try:
             manifest = open_cache(path).manifest
         except DatasetRTError as error:
             self.trouble = f"{error}"
             return
+        self.name = cache_name(manifest["source_name"], path)
         self.samples = manifest["samples_total"]
         self.payload_bytes = manifest["payload_bytes_total"]
-
-
-def _names(names: list[str]) -> str:
-    if len(names) <= 3:
-        return ", ".join(names)
-    return f"{', '.join(names[:2])} and {count(len(names) - 2)} more"
 
 
 def _badges(dataset: CachedDataset) -> list[Markup]:
@@ -94,15 +100,29 @@ def _badges(dataset: CachedDataset) -> list[Markup]:
 def _numbers(
     dataset: CachedDataset, weights: Weights, caches: list[_Found], epoch: int
 ) -> list[tuple[str, str, str]]:
-    payload = sum(one.payload_bytes for one in caches)
-    samples = sum(one.samples for one in caches)
-    of_all = "" if len(dataset.cache_paths) <= len(caches) else f"in the first {len(caches)} caches"
     numbers = [("rows", weights.rows, "")]
     numbers.append(("samples per epoch", count(len(dataset)), _length_remark(dataset)))
     numbers.append(("next epoch", str(epoch), ""))
-    if samples:
-        numbers.append(("payload", size(payload), of_all or f"{size(payload / samples)} each"))
+    if any(one.samples for one in caches):
+        numbers.append(_payload(dataset, caches))
     return numbers
+
+
+def _payload(dataset: CachedDataset, caches: list[_Found]) -> tuple[str, str, str]:
+    """The payload of the rows; where that costs too much or cannot be had, that of the caches."""
+    payload = sum(one.payload_bytes for one in caches)
+    samples = sum(one.samples for one in caches)
+    if len(dataset.cache_paths) > len(caches):
+        return "payload of the caches", size(payload), f"the first {len(caches)}"
+    if dataset._native.edited_columns is None:
+        return "payload", size(payload), on_average(payload, samples)
+    if samples <= _SIZED_SAMPLES_MAX:
+        with suppress(DatasetRTError):
+            sizes = list(islice(ActiveSizes(dataset), _SIZED_BATCHES_MAX + 1))
+            if len(sizes) <= _SIZED_BATCHES_MAX:
+                active = sum(int(one.sum()) for one in sizes)
+                return "payload", size(active), on_average(active, sum(map(len, sizes)))
+    return "payload of the caches", size(payload), on_average(payload, samples)
 
 
 def _length_remark(dataset: CachedDataset) -> str:
@@ -121,6 +141,8 @@ def _order(dataset: CachedDataset, weights: Weights, begin: int) -> list[tuple[s
     if world_size > 1 or global_batch is not None:
         short = ", a short one left out" if drop_last else ""
         rows.append(("global batch", f"{global_batch or world_size}{short}"))
+    if edited := dataset._native.edited_columns:
+        rows.append(("edited", f"a saved table comes back only with edited={edited[:20]!r}"))
     if len(dataset.cache_paths) == 1:
         rows.append(("cache", str(dataset.cache_paths[0])))
     return rows
@@ -130,9 +152,11 @@ def _columns(dataset: CachedDataset) -> list[tuple[str, str, str]]:
     """Columns with the types that `get_metadata` gives them."""
     types = pl.DataFrame(pa.schema(dataset._native.face()).empty_table()).schema
     at_weight = list(types).index("weight")
+    remarks = dict.fromkeys(dataset._native.edited_columns or [], "edited")
+    remarks |= dict.fromkeys(list(types)[at_weight + 1 :], "extra")
     return [
-        (name, type_name(dtype), "extra" if place > at_weight else "")
-        for place, (name, dtype) in enumerate(types.items())
+        (name, type_name(dtype), remarks.get(name, ""))
+        for name, dtype in types.items()
         if name not in _IDENTITY
     ]
 
@@ -140,7 +164,7 @@ def _columns(dataset: CachedDataset) -> list[tuple[str, str, str]]:
 def _caches_table(caches: list[_Found], total: int) -> Markup:
     rows: list[tuple[AnyContent, ...]] = [
         (
-            one.path.name,
+            one.name,
             count(one.samples) if not one.trouble else "?",
             size(one.payload_bytes) if not one.trouble else "?",
             badge("bad", "cannot be opened") if one.trouble else "",

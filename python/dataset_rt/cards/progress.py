@@ -21,14 +21,12 @@ def progress_card(state: State) -> str:
     }
     expected = state.expected
     part = None if expected is None else state.samples / expected
-    if state.stage == "done":
-        part = 1.0
-    elif state.stage == "stopped" and part is None:
+    if state.stage == "stopped" and part is None:
         part = 0.0
     return str(
         fragment(
             title(state.name, *filter(None, [beside.get(state.stage)])),
-            progress_bar(part),
+            progress_bar(part, is_done=state.stage == "done"),
             note(", ".join(parts_of(state))),
         )
     )

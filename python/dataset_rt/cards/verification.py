@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dataset_rt.cache import open_cache
 from dataset_rt.cards.guarded import card_of
-from dataset_rt.html import Markup, badge, facts, note, table, tiles, title
+from dataset_rt.cards.names import cache_name
+from dataset_rt.errors import DatasetRTError
+from dataset_rt.html import (
+    AnyContent,
+    BadgeKind,
+    Markup,
+    badge,
+    content,
+    element,
+    facts,
+    joined,
+    note,
+    table,
+    tiles,
+    title,
+)
+from dataset_rt.inspection.checks import MEANING, checked, shortened, verdict
 from dataset_rt.text import count, size
 
 if TYPE_CHECKING:
-    from dataset_rt.verification import VerificationReport
+    from dataset_rt.verification import Finding, VerificationReport
 
 _FINDINGS_SHOWN = 50
-_CHECKED = {
-    "quick": "manifest, sizes and structure; payloads were not read",
-    "full": "every byte against its digest",
-    "deep": "every byte against its digest, every value and cross-reference",
-}
+_VALUES_CELLS_MAX = 400
 
 
 def report_card(report: VerificationReport) -> str:
@@ -24,32 +38,49 @@ def report_card(report: VerificationReport) -> str:
     return card_of("VerificationReport", lambda: _parts(report))
 
 
+def name_of(path: Path) -> str:
+    """Return what a cache is called, from its manifest where that can be read."""
+    try:
+        return cache_name(open_cache(path).manifest["source_name"], path)
+    except DatasetRTError:
+        return cache_name(None, path)
+
+
 def _parts(report: VerificationReport) -> list[Markup]:
-    verdict = badge("ok", "ok") if report.ok else badge("bad", "not ok")
+    # A quick check proves no payload: nothing about it is green.
+    kind: BadgeKind = "bad" if not report.ok else "plain" if report.level == "quick" else "ok"
+    level = badge("plain", f"level {report.level}")
+    is_twice = report.level == "deep" and report.is_complete
     parts = [
-        title(report.path.name, "verification", verdict, badge("plain", f"level {report.level}")),
+        title(name_of(report.path), "verification", badge(kind, verdict(report)), level),
         tiles(
             [
                 ("findings", count(len(report.findings)), ""),
                 ("files checked", count(report.files_checked), ""),
-                ("read and compared", size(report.bytes_checked), ""),
+                ("read", size(report.bytes_checked), "most bytes twice" if is_twice else ""),
             ]
         ),
-        facts([("checked", _CHECKED[report.level]), ("path", str(report.path))]),
+        facts([("checked", checked(report)), ("path", str(report.path))]),
     ]
     if report.findings:
-        rows = [
-            (
-                badge("warn" if one.severity == "warning" else "bad", one.severity),
-                one.rule,
-                f"{one.file} {one.place}".strip(),
-                one.expected,
-                one.found,
-            )
-            for one in report.findings
-        ]
-        headings = ["", "rule", "where", "expected", "found"]
-        parts.append(table(headings, rows, rows_max=_FINDINGS_SHOWN))
+        rows = map(_row, report.findings)
+        parts.append(table(["", "where", "what"], list(rows), rows_max=_FINDINGS_SHOWN))
     if not report.ok:
-        parts.append(note("repair_cache(path) says what can be restored"))
+        parts.append(
+            note("repair_cache(path, dry_run=True) says which samples are lost, and what to do")
+        )
+    elif report.level == "quick":
+        parts.append(note('verify_cache(path, "full") reads every byte'))
     return parts
+
+
+def _row(finding: Finding) -> tuple[AnyContent, ...]:
+    values = f"expected {shortened(finding.expected)}, found {shortened(finding.found)}"
+    return (
+        badge("warn" if finding.severity == "warning" else "bad", finding.rule),
+        f"{finding.file} {finding.place}".strip(),
+        joined(
+            element("div", {}, MEANING.get(finding.rule, "breaks the format")),
+            element("div", {"class": "drt-key"}, content(values, _VALUES_CELLS_MAX)),
+        ),
+    )

@@ -10,7 +10,8 @@ import polars as pl
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from dataset_rt.inspection.survivors import Runs
+    from dataset_rt.inspection.values import plain_rows
+from dataset_rt.inspection.survivors import Runs
 
 PAYLOAD = "payload"
 
@@ -123,5 +124,4 @@ def _differs(left: pa.Array, right: pa.Array) -> pl.Series:
 
 
 def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    values: dict[str, Any] = batch.slice(row, 1).to_pylist()[0]
-    return values
+    return plain_rows(pl.DataFrame(batch.slice(row, 1)))[0]

@@ -14,6 +14,7 @@ from dataset_rt.cli.import_options import CachesDir, in_terms_of_options, names_
 from dataset_rt.cli.options import CachesArgument, JsonOption, example, require_column
 from dataset_rt.cli.where import rows_where
 from dataset_rt.errors import ConflictError, InvalidInputError
+from dataset_rt.inspection.words import in_words_of_options
 from dataset_rt.text import counted, path_text
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def parquet(
                 dataset, out, columns=exported, compression=compression, overwrite=overwrite
             )
         except ConflictError as error:
-            message = str(error).replace("or remove it", "or replace it with --overwrite")
-            raise ConflictError(message) from error
+            raise ConflictError(in_words_of_options(str(error))) from error
     back = f"dataset-rt import parquet {shlex.quote(str(file))} CACHES_DIR"
     back += " --no-payload" if no_payload else ""
     _report(dataset, [file], as_json, back + _only_storable(exported))

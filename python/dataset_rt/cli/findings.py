@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rich.console import RenderableType
 
 from dataset_rt.cli.console import styled, table
-from dataset_rt.inspection.integrity import MEANING
+from dataset_rt.inspection.checks import MEANING, shortened
 from dataset_rt.text import cut, safe
 from dataset_rt.verification import Finding
 
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _ROWS_SHOWN = 30
 
 
@@ -32,4 +30,4 @@ def findings_table(findings: Sequence[Finding]) -> RenderableType:
 
 
 def _shortened(text: str) -> str:
-    return cut(safe(_DIGEST.sub(r"\1...", text)), 60)
+    return cut(safe(shortened(text)), 60)

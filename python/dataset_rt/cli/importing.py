@@ -36,7 +36,7 @@ from dataset_rt.cli.import_outcomes import failure_of, remarks, what_is_kept
 from dataset_rt.cli.options import JsonOption, example
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.inspection.lengths import lengths_of
-from dataset_rt.text import counted, path_text, size
+from dataset_rt.text import count, counted, path_text, size
 
 if TYPE_CHECKING:
     from dataset_rt.results import CacheWriteSuccess
@@ -306,8 +306,13 @@ def _report(result: CacheWriteSuccess, source: CacheSource, writing: Writing) ->
         }
         show_json(document)
         return
+    kept = ""
+    if result.status == "resumed":
+        kept = (
+            f"  {count(result.samples_reused)} of {counted(cache.num_samples, 'sample')} were kept"
+        )
     show(
-        line(f"{result.status} ", (path_text(result.path), "bold")),
+        line(f"{result.status} ", (path_text(result.path), "bold"), kept),
         styled(f"  {counted(cache.num_samples, 'sample')}, {size(size_bytes)} on disk"),
         styled(f"  columns: {', '.join(columns) or 'none'}"),
         *(styled(f"  {remark}") for remark in remarks(source, cache.num_samples, empty, left_out)),

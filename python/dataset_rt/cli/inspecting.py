@@ -119,7 +119,7 @@ def _drawn(found: Anatomy, rows_max: int | None) -> list[RenderableType]:
     name = manifest.get("source_name", found.path.name)
     style = STATUS_STYLE[found.status]
     parts: list[RenderableType] = [
-        line((name, "bold"), "  ", (_VERDICT[found.status], style)),
+        line((name, "bold"), _where(found, name), "  ", (_VERDICT[found.status], style)),
         Text(),
         facts(_facts(found)),
     ]
@@ -138,6 +138,11 @@ def _drawn(found: Anatomy, rows_max: int | None) -> list[RenderableType]:
         verify = f"dataset-rt verify {shlex.quote(str(found.path))}"
         parts += [Text(), line((f"  which samples are lost: {verify}", "dim"))]
     return parts
+
+
+def _where(found: Anatomy, name: str) -> str:
+    """Return the directory where it has another name than the source."""
+    return "" if found.path.name == name else f" in {path_text(found.path.name)}"
 
 
 def _facts(found: Anatomy) -> list[tuple[str, str | Text]]:
@@ -166,7 +171,7 @@ def _payload(manifest: dict[str, Any], sizes: dict[str, int]) -> str:
     total = manifest["payload_bytes_total"]
     text = size(total)
     if manifest.get("samples_total"):
-        text += f", {size(total / manifest['samples_total'])} a sample"
+        text += f", {size(total / manifest['samples_total'])} on average"
     stored = sum(size for path, size in sizes.items() if path.startswith("shards/"))
     if manifest.get("compression", {}).get("algo", "none") != "none" and stored and total:
         text += f"; shards are {stored / total:.0%} of that"
@@ -175,7 +180,8 @@ def _payload(manifest: dict[str, Any], sizes: dict[str, int]) -> str:
 
 def _parts_of(sizes: dict[str, int]) -> str:
     shards = [size for path, size in sizes.items() if path.startswith("shards/")]
-    others = ("metadata.arrow", "index.bin", "digests.bin", "dictionary.bin")
+    others = ["metadata.arrow", "index.bin", "digests.bin", "dictionary.bin"]
+    others += sorted(name for name in sizes if "/" not in name and name not in others)
     parts = [f"{name.partition('.')[0]} {size(sizes[name])}" for name in others if name in sizes]
     return ", ".join([f"shards {size(sum(shards))}", *parts])
 

@@ -16,6 +16,7 @@ import dataset_rt
 from dataset_rt.cli.console import facts, heading, line, paragraph, styled, table, width
 from dataset_rt.cli.diff import ORIGINAL_IDS
 from dataset_rt.cli.fitting import fitting
+from dataset_rt.inspection.values import plain_rows, plain_values
 from dataset_rt.repair import DamagedFile, RepairReport, SalvageReport
 from dataset_rt.text import count, counted, cut, joined, path_text, ranges_text, value_text
 
@@ -133,7 +134,7 @@ def _known(lost: pl.DataFrame) -> list[RenderableType]:
     sums = list(_summed_up(lost))
     if sums:
         parts += [Text(), heading("Lost by column"), facts(sums)]
-    rows = list(lost.head(_LOST_SHOWN).iter_rows(named=True))
+    rows = plain_rows(lost.head(_LOST_SHOWN))
     columns, shown = fitting(rows, width() - 2)
     note = f"all {len(rows)}"
     if lost.height > len(rows) or len(shown) < lost.width:
@@ -161,7 +162,8 @@ def _summed_up(lost: pl.DataFrame) -> Iterator[tuple[str, str]]:
         found += 1
         counts = pl.DataFrame({"value": column}).group_by("value").agg(count=pl.len())
         ordered = counts.sort(["count", "value"], descending=[True, False])
-        yield cut(name, 24), _values(list(ordered.iter_rows()), lost.height - len(column))
+        values = zip(plain_values(ordered["value"]), ordered["count"], strict=True)
+        yield cut(name, 24), _values(list(values), lost.height - len(column))
 
 
 def has_original_ids(cache: Path) -> bool:

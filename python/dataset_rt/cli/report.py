@@ -23,6 +23,7 @@ from dataset_rt.cli.options import (
 from dataset_rt.cli.progress import reading
 from dataset_rt.errors import ConflictError, NotFoundError
 from dataset_rt.inspection.caches import anatomy_of, hint
+from dataset_rt.inspection.words import in_words_of_options
 from dataset_rt.text import path_text, size
 from dataset_rt.verification import VerificationLevel
 
@@ -101,7 +102,8 @@ def report(  # noqa: PLR0917 - options have names
             help="Samples to show [default: 12 with pictures, 6 of others].",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write one HTML file that shows a cache.
@@ -149,10 +151,9 @@ def report(  # noqa: PLR0917 - options have names
         write_bytes(page)
         raise typer.Exit(1 if troubles else 0)
     try:
-        made = written_report(cache, output, options, reading, overwrite=force)
+        made = written_report(cache, output, options, reading, overwrite=overwrite or force)
     except ConflictError as error:
-        message = str(error).replace("or remove it", "or replace it with --force")
-        raise ConflictError(message) from error
+        raise ConflictError(in_words_of_options(str(error))) from error
     if as_json:
         show_json(_document(cache, made))
     else:

@@ -73,7 +73,7 @@ def sample(  # noqa: PLR0917 - options have names
     Draws exactly what a CachedDataset with these settings reads in its first epoch, and shows the
     shares of classes as stored, as the weights ask for, and as drawn. No payload is read.
     """
-    from dataset_rt.inspection.draws import draw, shares_of  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.draws import draw  # noqa: PLC0415 - Polars
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - Polars and pydantic
 
     if balance and weight_by:
@@ -87,7 +87,7 @@ def sample(  # noqa: PLR0917 - options have names
     if n is not None:
         dataset.set_epoch_len(n)
     with counting("drawing", len(dataset)) as on_progress:
-        drawn = draw(dataset, on_progress)
+        drawn = draw(dataset, metadata, on_progress)
     document = {
         "caches": [str(path) for path in dataset.cache_paths],
         "seed": seed,
@@ -98,14 +98,23 @@ def sample(  # noqa: PLR0917 - options have names
         "order_fingerprint": dataset.order_fingerprint,
         "rows": metadata.height,
         "drawn": len(dataset),
-        "rows_drawn": drawn.height,
-        "most_often": int(drawn["count"].max() or 0),  # type: ignore[arg-type]
-        "shares": None if column is None else shares_of(metadata, drawn, column),
+        "rows_drawn": int((drawn > 0).sum()),
+        "most_often": int(drawn.max() or 0),  # type: ignore[arg-type]
+        "shares": None if column is None else _shares(metadata, drawn, column),
     }
     if as_json:
         show_json(document)
     else:
         show(*_drawn(document))
+
+
+def _shares(table: pl.DataFrame, drawn: pl.Series, column: str) -> list[dict[str, Any]]:
+    from dataset_rt.inspection.draws import shares_of  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.values import plain_value  # noqa: PLC0415 - Polars
+
+    dtype = table.schema[column]
+    shares = shares_of(table, drawn, column)
+    return [one | {"value": plain_value(one["value"], dtype)} for one in shares]
 
 
 def _weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) -> None:

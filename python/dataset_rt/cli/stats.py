@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _COLUMNS_SHOWN = 40
 _TOP_JSON = 20
+_TOP_SHOWN = 5
 _TOP_COLUMNS_SHOWN = 12
 _BAR_CELLS = 24
 _KINDS_SHOWN = 12
@@ -32,8 +33,16 @@ def stats(
     cache: CacheArgument,
     columns: ColumnsOption = None,
     top: Annotated[
-        int, typer.Option("--top", metavar="N", min=0, max=1000, help="Most frequent values shown.")
-    ] = 5,
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="N",
+            min=0,
+            max=1000,
+            help="Most frequent values shown [default: all of up to 12, 5 of more].",
+            show_default=False,
+        ),
+    ] = None,
     all_payloads: Annotated[
         bool,
         typer.Option("--payloads", help="Look at every payload for its kind, not at 500 of them."),
@@ -42,7 +51,8 @@ def stats(
 ) -> None:
     """Show columns, payload sizes and kinds in numbers.
 
-    Columns are read batch by batch, in bounded memory. Payload sizes come from the index of the
+    Columns are read batch by batch, in bounded memory. Values that come again and again are listed;
+    of numbers and dates the quartiles are said. Payload sizes come from the index of the
     cache. Kinds are what the first bytes look like, of 500 payloads or 64 MiB spread evenly; with
     --payloads of all. The exit code is 1 when one of these cannot be read.
 
@@ -70,7 +80,8 @@ def stats(
         parts += [Text(), _columns_table(found)]
     if hidden:
         parts.append(line((f"  {count(hidden)} more columns: name them with --columns", "dim")))
-    if top:
+    parts += _quartiles(found)
+    if top != 0:
         parts += _top_tables(found, top)
     if lengths and kinds:
         parts += [Text(), *_payload_parts(lengths, opened.num_samples)]
@@ -110,6 +121,8 @@ def _column_stats(cache: Cache, names: list[str]) -> list[ColumnStats]:
 def _document(
     cache: Cache, found: list[ColumnStats], lengths: Lengths | None, kinds: Kinds | None
 ) -> dict[str, Any]:
+    from dataset_rt.inspection.values import plain_value  # noqa: PLC0415 - Polars
+
     return {
         "path": str(cache.path),
         "samples": cache.num_samples,
@@ -120,11 +133,15 @@ def _document(
                 "nulls": column.nulls,
                 "nans": column.nans,
                 "distinct": column.distinct,
-                "min": column.min,
-                "max": column.max,
+                "min": plain_value(column.min, column.dtype),
+                "max": plain_value(column.max, column.dtype),
                 "mean": column.mean,
+                "quartiles": None
+                if (quartiles := column.quartiles()) is None
+                else [plain_value(value, column.dtype) for value in quartiles],
                 "top": [
-                    {"value": value, "count": number} for value, number in column.top(_TOP_JSON)
+                    {"value": plain_value(value, column.dtype), "count": number}
+                    for value, number in column.top(_TOP_JSON)
                 ],
             }
             for column in found
@@ -165,9 +182,9 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
                 styled(column.type, "cyan"),
                 styled("0", "dim") if not nulls else share(nulls / column.rows),
                 distinct,
-                _edge(column.min),
+                _edge(column, column.min),
                 "" if column.mean is None else _mean(column.mean),
-                _edge(column.max),
+                _edge(column, column.max),
             )
         )
     headings = ("column", "type", ">nulls", ">distinct", ">min", ">mean", ">max")
@@ -179,20 +196,42 @@ def _mean(mean: float) -> str:
     return f"{mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{mean:.4g}"
 
 
-def _edge(value: Any) -> Text | str:
-    return "" if value is None else value_text(value, 20)
+def _edge(column: ColumnStats, value: Any) -> Text | str:
+    return "" if value is None else _text(column, value, 20)
 
 
-def _top_tables(found: list[ColumnStats], top: int) -> list[RenderableType]:
+def _text(column: ColumnStats, value: Any, cells_max: int) -> str:
+    from dataset_rt.inspection.values import plain_value  # noqa: PLC0415 - Polars
+
+    return value_text(plain_value(value, column.dtype), cells_max)
+
+
+def _quartiles(found: list[ColumnStats]) -> list[RenderableType]:
+    """Where the values lie of which no list says so."""
+    rows = []
+    for column in found:
+        quartiles = None if column.is_classes else column.quartiles()
+        if quartiles is not None and column.min != column.max:
+            rows.append((cut(column.name, 24), *(_edge(column, value) for value in quartiles)))
+    headings = ("column", ">25%", ">median", ">75%")
+    return [Text(), table(headings, rows, flexible=headings[:1])] if rows else []
+
+
+def _top_tables(found: list[ColumnStats], top: int | None) -> list[RenderableType]:
     """The most frequent values of columns where some value is frequent at all."""
+    from dataset_rt.inspection.column_stats import FEW_VALUES  # noqa: PLC0415 - Polars
+
     parts: list[RenderableType] = []
-    telling = [c for c in found if c.distinct and 1 < c.distinct < c.values]
+    telling = [column for column in found if column.is_classes]
     for column in telling[:_TOP_COLUMNS_SHOWN]:
-        values = column.top(top)
+        distinct = column.distinct or 0
+        shown = top or (distinct if distinct <= FEW_VALUES else _TOP_SHOWN)
+        # A line of its own for one other value would take as much room as the value.
+        values = column.top(distinct if shown == distinct - 1 else shown)
         largest = values[0][1]
         rows = [
             (
-                styled(value_text(value, 32)),
+                styled(_text(column, value, 32)),
                 count(number),
                 share(number / column.rows),
                 styled(bar(number / largest, _BAR_CELLS), "blue"),
@@ -222,7 +261,7 @@ def _payload_parts(lengths: Lengths, samples: int) -> list[RenderableType]:
         stored = lengths.stored_bytes or 0
         summary += f", stored as {size(stored)} ({stored / lengths.raw_bytes:.0%})"
     summary += (
-        f"; smallest {size(lengths.min)}, mean {size(lengths.raw_bytes / samples)}, "
+        f"; smallest {size(lengths.min)}, {size(lengths.raw_bytes / samples)} on average, "
         f"largest {size(lengths.max)}"
     )
     histogram = _histogram(lengths)

@@ -18,8 +18,9 @@ from dataset_rt.cli.findings import findings_table
 from dataset_rt.cli.options import JsonOption, given_path
 from dataset_rt.cli.progress import reading
 from dataset_rt.inspection.caches import caches_below, is_cache, is_remains
-from dataset_rt.inspection.integrity import CHECKED, Integrity, integrity_of
-from dataset_rt.text import count, counted, path_text, seconds, size
+from dataset_rt.inspection.checks import amount, checked
+from dataset_rt.inspection.integrity import Integrity, integrity_of
+from dataset_rt.text import count, counted, path_text, seconds
 from dataset_rt.verification import VerificationLevel
 
 
@@ -118,10 +119,10 @@ def _document(outcome: _Outcome) -> dict[str, Any]:
 def _drawn(outcome: _Outcome) -> list[RenderableType]:
     report = outcome.integrity.report
     verdict = ("ok", "bold green") if report.ok else ("DAMAGED", "bold red")
-    checked = f"{counted(report.files_checked, 'file')}, {size(report.bytes_checked)}"
+    more = "; --level full reads every byte" if report.level == "quick" else ""
     rows = [
-        ("level", f"{report.level}: {CHECKED[report.level]}"),
-        ("checked", f"{checked} in {seconds(outcome.seconds)}"),
+        ("level", f"{report.level}: {checked(report)}{more}"),
+        ("checked", f"{amount(report)} in {seconds(outcome.seconds)}"),
     ]
     parts = [line((path_text(report.path), "bold"), "  ", verdict), facts(rows)]
     if not report.ok:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from dataset_rt.errors import ConflictError
 
+_OR_OVERWRITE = "; overwrite=True replaces it"
+
 
 @contextmanager
 def published_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
@@ -23,7 +25,7 @@ def published_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         ConflictError: Something is there already, also when it came meanwhile.
     """
-    _refuse_existing(path, overwrite=overwrite)
+    _refuse_existing(path, overwrite=overwrite, advice=_OR_OVERWRITE)
     aside = _aside(path)
     try:
         yield aside
@@ -67,13 +69,13 @@ def published_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_existing(path: Path, *, overwrite: bool) -> None:
+def _refuse_existing(path: Path, *, overwrite: bool, advice: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(path):
         return
     is_empty_directory = path.is_dir() and not any(path.iterdir())
     if path.is_dir() != is_empty_directory or not (overwrite or is_empty_directory):
-        raise _exists(path)
+        raise _exists(path, "" if path.is_dir() else advice)
 
 
 def _move_new(aside: Path, path: Path) -> None:
@@ -81,17 +83,17 @@ def _move_new(aside: Path, path: Path) -> None:
     try:
         os.link(aside, path)
     except FileExistsError:
-        raise _exists(path) from None
+        raise _exists(path, _OR_OVERWRITE) from None
     except OSError:
         if os.path.lexists(path):
-            raise _exists(path) from None
+            raise _exists(path, _OR_OVERWRITE) from None
         os.rename(aside, path)
 
 
-def _exists(path: Path) -> ConflictError:
+def _exists(path: Path, advice: str = "") -> ConflictError:
     return ConflictError(
         f"{path}: expected nothing there, found a {'directory' if path.is_dir() else 'file'}; "
-        "nothing was written: choose another place, or remove it"
+        f"nothing was written: choose another place, or remove it{advice}"
     )
 
 

@@ -47,12 +47,16 @@ def bars(
     return element("div", {"class": "drt-scroll"}, inner)
 
 
-def progress_bar(part: float | None) -> Markup:
+def progress_bar(part: float | None, *, is_done: bool = False) -> Markup:
     """Return a bar filled to a part of its place, `None` where the whole is not known.
 
     Args:
         part: From 0 to 1; what lies outside is drawn as the nearer end.
+        is_done: Nothing follows: the bar is full and green, wherever its end is.
     """
+    if is_done:
+        full = element("div", {"class": "drt-bar drt-done", "style": "width:100%"})
+        return element("div", {"class": "drt-track"}, full)
     if part is None or not math.isfinite(part):
         return element("div", {"class": "drt-track drt-unknown"})
     return element("div", {"class": "drt-track"}, _bar(max(0.0, min(1.0, part)), 1.0))

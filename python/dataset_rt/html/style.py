@@ -66,7 +66,8 @@ text-overflow:ellipsis}
 .drt-bar{height:.72em;border-radius:2px}
 .drt-bar.drt-first{min-width:2px}
 .drt-first{background:var(--drt-first)}
-.drt-track{height:.6em;border-radius:.3em;background:rgba(127,127,127,.25);overflow:hidden}
+.drt-done{background:var(--drt-ok)}
+.drt-track{max-width:36em;height:.6em;border-radius:.3em;background:rgba(127,127,127,.25);overflow:hidden}
 .drt-track .drt-bar{height:100%}
 .drt-unknown{background:repeating-linear-gradient(90deg,var(--drt-first) 0 1em,
 rgba(127,127,127,.25) 1em 2em)}

@@ -70,7 +70,7 @@ def is_remains(path: Path) -> bool:
 def report_of_remains(path: Path, level: VerificationLevel) -> VerificationReport:
     """Return what a verification finds where the manifest is gone."""
     lacks = Finding("F01", "error", MANIFEST, "", "the manifest of a cache", "nothing")
-    return VerificationReport(path, level, False, (lacks,), 0, 0)
+    return VerificationReport(path, level, False, (lacks,), 0, 0, is_complete=False)
 
 
 def caches_below(path: Path) -> list[Path]:

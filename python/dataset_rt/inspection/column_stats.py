@@ -13,6 +13,12 @@ DISTINCT_MAX = 500_000
 DISTINCT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of the distinct texts of a column that are kept."""
 
+FEW_VALUES = 12
+"""Distinct values up to which all are shown."""
+
+REPEATED = 4
+"""How often more values must come in the mean to be classes rather than ids."""
+
 
 @dataclass(slots=True)
 class ColumnStats:
@@ -24,9 +30,10 @@ class ColumnStats:
         rows: Rows seen.
         nulls: Nulls among them.
         nans: Floats among them that are no number; they count for nothing below.
-        min: Smallest value.
-        max: Largest value.
+        min: Smallest value, of dates and times as an integer: see `dtype`.
+        max: Largest value, likewise.
         sum: Sum of numbers, of trues for booleans.
+        dtype: Polars type of the values, once a batch was seen.
         counts: `value`, `count` of each distinct value, `None` beyond the bounds of this module.
     """
 
@@ -38,6 +45,7 @@ class ColumnStats:
     min: Any = None
     max: Any = None
     sum: float | None = None
+    dtype: pl.DataType = field(default_factory=pl.Null)
     counts: pl.DataFrame | None = None
     _pending: list[pl.DataFrame] = field(default_factory=list)
     _is_counted: bool = True
@@ -64,8 +72,35 @@ class ColumnStats:
         ordered = self.counts.sort(["count", "value"], descending=[True, False])
         return list(ordered.head(shown_max).iter_rows())
 
+    def quartiles(self) -> list[Any] | None:
+        """Return the values at 25%, 50% and 75% of numbers, dates and times that were counted."""
+        counts = self.counts
+        if (
+            counts is None
+            or counts.is_empty()
+            or not (self.dtype.is_numeric() or self.dtype.is_temporal())
+        ):
+            return None
+        ordered = counts.sort("value")
+        reached = ordered["count"].cum_sum()
+        places = (reached.search_sorted(self.values * part / 4, side="left") for part in (1, 2, 3))
+        return [ordered["value"][place] for place in places]
+
+    @property
+    def is_classes(self) -> bool:
+        """Whether the values come again and again: a list of the most frequent says something."""
+        if self.distinct is None or self.distinct < 2:
+            return False
+        if self.distinct <= FEW_VALUES:
+            return self.distinct < self.values
+        is_ordered = self.dtype.is_numeric() or self.dtype.is_temporal()
+        return not is_ordered and self.distinct * REPEATED <= self.values
+
     def add(self, column: pl.Series) -> None:
         """Take in the rows of one batch."""
+        self.dtype = column.dtype
+        # Polars panics over dates and times that Python does not have.
+        column = column.to_physical()
         self.rows += column.len()
         self.nulls += column.null_count()
         values = column.drop_nulls()
@@ -76,7 +111,7 @@ class ColumnStats:
         if not values.len():
             return
         self._bound(values)
-        if values.dtype.is_numeric() or values.dtype == pl.Boolean:
+        if self.dtype.is_numeric() or self.dtype == pl.Boolean:
             self.sum = (self.sum or 0.0) + float(values.cast(pl.Float64).sum())
         if self._is_counted:
             self._count(values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from dataset_rt.dataset import CachedDataset
@@ -15,8 +16,6 @@ from dataset_rt.errors import InvalidInputError
 
 _BATCH_ROWS = 16_384
 _IDENTITY = ["cache_id", "sample_id"]
-_COUNTS_MAX = 64
-"""Batches whose counts are kept before they are summed up."""
 
 
 def weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) -> None:
@@ -47,24 +46,30 @@ def weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) ->
     dataset.update_metadata(table.with_columns(weight.alias("weight")))
 
 
-def draw(dataset: CachedDataset, on_progress: Callable[[int], object]) -> pl.DataFrame:
-    """Return how often each row of the next epoch is drawn: `cache_id`, `sample_id`, `count`."""
-    counts: list[pl.DataFrame] = []
-    done = 0
+def draw(
+    dataset: CachedDataset, table: pl.DataFrame, on_progress: Callable[[int], object]
+) -> pl.Series:
+    """Return how often the next epoch draws each row of a table: 4 bytes a row, in its order.
+
+    Args:
+        dataset: Whose rows are those of whole caches, in their order.
+        table: Its active table.
+        on_progress: Is told how many samples were drawn.
+    """
+    first = table.select("cache_id", row=pl.int_range(pl.len())).group_by("cache_id").min()
+    starts = first.rows()
+    counts, done = np.zeros(table.height, np.uint32), 0
     for batch in dataset.iter_batches(_BATCH_ROWS, columns=_IDENTITY):
-        counts.append(pl.DataFrame(batch).group_by(_IDENTITY).agg(count=pl.len()))
+        caches, samples = (batch.column(i).to_numpy() for i in range(2))
+        for cache_id, start in starts:
+            of_cache = samples if len(starts) == 1 else samples[caches == cache_id]
+            np.add.at(counts, of_cache.astype(np.int64) + start, 1)
         done += batch.num_rows
         on_progress(done)
-        if len(counts) > _COUNTS_MAX:
-            counts = [_summed(counts)]
-    return _summed(counts)
+    return pl.Series("count", counts)
 
 
-def _summed(counts: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(counts).group_by(_IDENTITY).agg(pl.col("count").sum())
-
-
-def shares_of(table: pl.DataFrame, drawn: pl.DataFrame, column: str) -> list[dict[str, Any]]:
+def shares_of(table: pl.DataFrame, drawn: pl.Series, column: str) -> list[dict[str, Any]]:
     """Return what each value of a column has of the rows, of the weight and of the draws.
 
     Args:
@@ -74,19 +79,18 @@ def shares_of(table: pl.DataFrame, drawn: pl.DataFrame, column: str) -> list[dic
 
     Returns:
         By value, null last: `value`, the numbers `stored`, `drawn` and `rows_drawn`, and the
-        fractions `share_stored`, `share_expected` (of the weights) and `share_drawn`.
+        fractions `share_stored`, `share_expected` (of the weights) and `share_drawn`. Dates and
+        times are integers, as `to_physical` of Polars leaves them.
     """
-    rows = pl.DataFrame(
-        [*table.select(*_IDENTITY, "weight"), table.get_column(column).alias("value")]
-    )
+    value = table.get_column(column).to_physical().alias("value")
+    rows = pl.DataFrame([value, table.get_column("weight").alias("weight"), drawn])
     shares = (
-        rows.join(drawn, on=_IDENTITY, how="left")
-        .group_by("value")
+        rows.group_by("value")
         .agg(
             stored=pl.len(),
             weight=pl.col("weight").sum(),
-            drawn=pl.col("count").fill_null(0).sum(),
-            rows_drawn=pl.col("count").is_not_null().sum(),
+            drawn=pl.col("count").sum().cast(pl.Int64),
+            rows_drawn=(pl.col("count") > 0).sum(),
         )
         .sort("value", nulls_last=True)
     )

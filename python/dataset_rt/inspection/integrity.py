@@ -27,40 +27,6 @@ if TYPE_CHECKING:
 Watch: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
 """Is told what is read, and how many bytes that is, and entered meanwhile."""
 
-CHECKED = {
-    "quick": "structure; payloads were not read, --level full reads every byte",
-    "full": "every byte against its digest",
-    "deep": "every byte against its digest, every row and value",
-}
-"""What each level checks."""
-
-# In the words of someone who never read the format; docs/format/v0.md has the rules.
-MEANING = {
-    "M01": "manifest is not of this format",
-    "M02": "manifest was changed or damaged",
-    "M03": "manifest contradicts itself",
-    "F01": "file missing or unreadable",
-    "F02": "file has another size",
-    "F03": "file has other bytes than written",
-    "F04": "block digests are wrong",
-    "I01": "index begins wrongly",
-    "I02": "index points elsewhere",
-    "A01": "Arrow file ends wrongly",
-    "A02": "Arrow file begins wrongly",
-    "A03": "Arrow file has another schema",
-    "A04": "record batch is malformed",
-    "A05": "other number of rows",
-    "A06": "other compression",
-    "A07": "values are malformed",
-    "A08": "nulls where none may be",
-    "S01": "samples are numbered wrongly",
-    "S02": "metadata differs from the shard",
-    "S03": "payload does not decompress",
-    "C01": "contents differ from the manifest",
-    "C02": "payload sizes differ",
-}
-"""What it means that a rule of the format is broken."""
-
 
 @dataclass(frozen=True, slots=True)
 class Integrity:

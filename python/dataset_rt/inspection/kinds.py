@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dataset_rt.errors import CorruptError
 from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
+from dataset_rt.inspection.positions import spread
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
@@ -55,8 +56,7 @@ def kinds_of_some(cache: Cache, mean_bytes: float) -> Kinds:
     """Look at 500 payloads or 64 MiB of them, spread evenly over the cache, at least at one."""
     wanted = max(1, min(_SAMPLES_MAX, cache.num_samples, int(_BYTES_MAX // max(mean_bytes, 1))))
     found, left = Kinds(), _BYTES_MAX
-    for number in range(wanted):
-        sample = cache.num_samples * number // wanted
+    for sample in spread(cache.num_samples, wanted):
         try:
             payload = cache.payload(sample)
         except CorruptError:
@@ -74,7 +74,11 @@ def kinds_of_all(cache: Cache, on_progress: Callable[[int], None]) -> Kinds:
     """Look at every payload, batch by batch; one that is damaged costs itself alone."""
     from dataset_rt.inspection.survivors import Readable  # noqa: PLC0415 - Polars
 
-    side = Readable(cache.path, cache.manifest, _cache=cache)
+    return kinds_of_readable(Readable(cache.path, cache.manifest, _cache=cache), on_progress)
+
+
+def kinds_of_readable(side: Readable, on_progress: Callable[[int], None] = lambda _: None) -> Kinds:
+    """Look at every payload of a cache that may be damaged; what is lost is of no kind."""
     try:
         return _kinds_of(side, on_progress)
     except CorruptError:

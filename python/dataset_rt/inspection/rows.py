@@ -23,13 +23,17 @@ def rows_of(cache: Cache, names: list[str], start: int, stop: int) -> list[dict[
     """Return the samples `[start, stop)` as Python values; the names without the payload."""
     if not names:
         return [{} for _ in range(start, stop)]
+    import polars as pl  # noqa: PLC0415 - slow to import
+
+    from dataset_rt.inspection.values import plain_rows  # noqa: PLC0415 - Polars
+
     rows: list[dict[str, Any]] = []
     begin = 0
     for batch in batches_of(cache, names):
         end = begin + batch.num_rows
         if end > start:
             first = max(start, begin)
-            rows += batch.slice(first - begin, min(stop, end) - first).to_pylist()
+            rows += plain_rows(pl.DataFrame(batch.slice(first - begin, min(stop, end) - first)))
         begin = end
         if begin >= stop:
             break

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataset_rt.inspection.checks import shortened
+
 _WORDS = (
     ('with trust="structure" (--unproven)', "with --unproven"),
     ("num_workers is ", "--workers is "),
+    ("overwrite=True replaces it", "--overwrite replaces it"),
+    # Of a whole cache there is no single sample to tell it from.
+    ("many samples need it, not this one alone; what", "many samples need it; what"),
     ("remove it or use from_cache_sources to reuse it", "choose another name, or remove it"),
     ("repair_cache(dry_run=True)", "dataset-rt repair --dry-run"),
     ("repair_cache (dataset-rt repair)", "dataset-rt repair"),
@@ -21,3 +26,8 @@ def in_words_of_options(message: str) -> str:
     for ours, theirs in _WORDS:
         message = message.replace(ours, theirs)
     return message
+
+
+def in_words(error: Exception | str) -> str:
+    """Return a message with options where it names arguments, and digests shortened."""
+    return shortened(in_words_of_options(str(error)))

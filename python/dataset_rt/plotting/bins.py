@@ -18,34 +18,38 @@ class Bins:
         least: Least value.
         largest: Largest value.
         is_integer: Values are whole numbers: ranges that do not grow hold equally many of them.
+        number: Ranges at most.
 
     Attributes:
         is_growing: Whether each range is a constant times as wide as the one before; then values
             of 0 or below are left out, and counted in `left_out`.
     """
 
-    def __init__(self, least: float, largest: float, *, is_integer: bool = False) -> None:
+    def __init__(
+        self, least: float, largest: float, *, is_integer: bool = False, number: int = BINS
+    ) -> None:
         """See the class."""
         self._least, self._largest = float(least), float(largest)
         self.is_growing = self._least > 0 and self._largest / self._least >= _GROWING_FROM
-        self._number = BINS if self._least < self._largest else 1
+        self._number = number if self._least < self._largest else 1
         if is_integer and self._number > 1 and not self.is_growing:
             wholes = int(largest) - int(least) + 1
-            width = -(-wholes // BINS)
+            width = -(-wholes // number)
             self._number = -(-wholes // width)
             self._largest = self._least + width * self._number
         self._sums = pl.DataFrame(schema={"place": pl.Int64, "rows": pl.UInt64, "sum": pl.Float64})
 
     def add(self, values: pl.Series) -> None:
         """Count the values of one piece."""
-        place = self._places(values.cast(pl.Float64))
+        place = self.places(values.cast(pl.Float64))
         found = pl.DataFrame([place.alias("place"), values.cast(pl.Float64).alias("value")])
         counted = found.group_by("place").agg(
             rows=pl.len().cast(pl.UInt64), sum=pl.col("value").sum()
         )
         self._sums = pl.concat([self._sums, counted]).group_by("place").agg(pl.all().sum())
 
-    def _places(self, values: pl.Series) -> pl.Series:
+    def places(self, values: pl.Series) -> pl.Series:
+        """Return the numbers of the ranges that values (Float64) lie in, from 0."""
         if self._number == 1:
             return pl.repeat(0, len(values), dtype=pl.Int64, eager=True)
         if self.is_growing:

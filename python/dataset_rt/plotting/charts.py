@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -13,16 +15,29 @@ if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
     from dataset_rt.plotting.figures import Draw, Histogram, Shares
 
-_WIDTH = 420
-_HEIGHT = 200
+# With all that stands beside the bars: a telephone shows it whole.
+_WIDTH = 360
+_HEIGHT = 180
 _BAR_STEP = 18
 _PAIR_STEP = 26
+_MANY = 30
+_MANY_STEP = 15
 # These read on white and on black: a chart cannot know the page that it is put on.
 _TEXT = "#7d838c"
 _LINE = "rgba(127,127,127,0.25)"
-_FIRST = "#4c7fe0"
-_SECOND = "#dd8a35"
+# One colour for each meaning, in reports too.
+_ROWS = "#8b929c"
+_DUE = "#dd8a35"
+_DRAWN = "#4c7fe0"
+# `format` of an expression gives each number its own unit, `format` of an axis one to all.
+_SIZE = "replace(format(datum.value, '~s'), regexp('([a-zA-Z]?)$'), ' $1B')"
+_NUMBER = (
+    "datum.value == 0 || (datum.value >= 1e-4 && datum.value < 1e7) "
+    "? format(datum.value, ',.4~r') : format(datum.value, '.3~e')"
+)
 _NAME_CELLS_MAX = 40
+# What is wider than a chart is cut off.
+_TITLE_LETTERS, _SUBTITLE_LETTERS = 44, 56
 _ALIKE = 1e-9
 """Shares are sums of floats: those that differ by less are the same."""
 
@@ -40,7 +55,7 @@ def weight_chart(found: Histogram) -> alt.Chart:
     title = f"Weights of {counted(found.rows, 'row')}"
     subtitles = [f"all equal: {total / found.rows:.6g}"] if frame.height == 1 else []
     return _histogram(
-        frame, found, title=title, subtitles=subtitles, x="weight", tips=tips, form=".3~g"
+        frame, found, title=title, subtitles=subtitles, x="weight", tips=tips, labels=_NUMBER
     )
 
 
@@ -49,15 +64,15 @@ def size_chart(found: Histogram) -> alt.Chart:
     total = float(found.ranges["sum"].sum())
     note = f", {count(found.empty)} of them empty and not shown" if found.empty else ""
     title = f"Payload sizes of {counted(found.rows, 'row')}"
-    subtitle = f"{size(total)} together, {size(total / found.rows)} each{note}"
+    subtitle = f"{size(total)} together, {size(total / found.rows)} on average{note}"
     tips = [
         alt.Tooltip("begin:Q", title="bytes from", format=",.0f"),
         alt.Tooltip("end:Q", title="to", format=",.0f"),
         alt.Tooltip("rows:Q", title="rows", format=","),
     ]
-    axis = "payload size before compression, bytes"
+    axis = "payload size before compression"
     return _histogram(
-        found.ranges, found, title=title, subtitles=[subtitle], x=axis, tips=tips, form="~s"
+        found.ranges, found, title=title, subtitles=[subtitle], x=axis, tips=tips, labels=_SIZE
     )
 
 
@@ -68,26 +83,43 @@ def _histogram(
     title: str,
     x: str,
     tips: list[alt.Tooltip],
-    form: str,
+    labels: str,
     subtitles: list[str],
 ) -> alt.Chart:
     # Nothing can be drawn from 0 on a logarithmic axis, so it begins where the ranges do.
     scale = alt.Scale(type="log" if found.is_growing else "linear", zero=False, nice=False)
-    axis = alt.Axis(title=x, format=form, tickCount=6, grid=False)
+    axis = alt.Axis(
+        title=f"{x} (logarithmic)" if found.is_growing else x,
+        labelExpr=labels,
+        tickCount=5,
+        grid=False,
+    )
+    if found.is_growing:
+        axis = alt.Axis(**axis.to_dict(), values=_decades(frame["begin"][0], frame["end"][-1]))
     if frame.height == 1:
         # One value alone: its bar would fill the place.
         scale = alt.Scale(domain=[0, float(frame["begin"][0] + frame["end"][0]) or 1.0])
     chart = (
         alt.Chart(_data(frame))
-        .mark_bar(color=_FIRST, binSpacing=1)
+        .mark_bar(color=_ROWS, binSpacing=1)
         .encode(
             x=alt.X("begin:Q", scale=scale, axis=axis, bin="binned"),
             x2=alt.X2("end:Q"),
-            y=alt.Y("rows:Q", axis=alt.Axis(title="rows", format="~s", tickCount=5)),
+            y=alt.Y("rows:Q", axis=alt.Axis(title="rows", format=",d", tickCount=5, tickMinStep=1)),
             tooltip=tips,
         )
     )
     return _finished(chart, title, subtitles, height=_HEIGHT)
+
+
+def _decades(least: float, largest: float) -> list[float]:
+    """Return the powers of ten between, and 2 and 5 times these where they are few."""
+    first, last = math.floor(math.log10(least)), math.ceil(math.log10(largest))
+    # Six labels are as many as can be read.
+    step = max(1, (last - first) // 6)
+    parts = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [part * 10.0**power for power in range(first, last + 1, step) for part in parts]
+    return [tick for tick in ticks if least <= tick <= largest]
 
 
 def balance_chart(found: Shares, column: str) -> alt.Chart:
@@ -97,7 +129,10 @@ def balance_chart(found: Shares, column: str) -> alt.Chart:
     rows = int(values["rows"].sum()) + int(found.others["rows"])
     difference = float((values["row_share"] - values["weight_share"]).abs().max())  # type: ignore[arg-type]
     is_alike = difference < _ALIKE
-    kinds = [("row_share", "share of the rows"), ("weight_share", "share of the weight")]
+    kinds = [
+        ("row_share", "share of the rows", _ROWS),
+        ("weight_share", "share of the weight", _DUE),
+    ]
     return _bars(
         found,
         kinds[:1] if is_alike else kinds,
@@ -118,7 +153,7 @@ def draws_chart(found: Draw, column: str, dataset: CachedDataset) -> alt.Chart:
     end = found.begin + found.drawn
     return _bars(
         found.shares,
-        [("expected", due), ("drawn", "drawn")],
+        [("expected", due, _DUE if is_weighted else _ROWS), ("drawn", "drawn", _DRAWN)],
         title=f"Draws of {name}: {counted(found.drawn, 'sample')}",
         name=name,
         axis="share of the samples",
@@ -128,7 +163,7 @@ def draws_chart(found: Draw, column: str, dataset: CachedDataset) -> alt.Chart:
 
 def _bars(
     found: Shares,
-    kinds: list[tuple[str, str]],
+    kinds: list[tuple[str, str, str]],
     *,
     title: str,
     name: str,
@@ -136,18 +171,19 @@ def _bars(
     subtitles: list[str],
 ) -> alt.Chart:
     shares = found.values
+    subtitles = [*subtitles, *([found.order] if found.order else [])]
     if found.others_count:
         # In words: a bar for all of them would be longer than every other.
         parts = ", ".join(
-            f"{found.others[column]:.1%} {kind.removeprefix('share ')}" for column, kind in kinds
+            f"{found.others[column]:.1%} {kind.removeprefix('share ')}" for column, kind, _ in kinds
         )
         subtitles = [*subtitles, f"other ({count(found.others_count)} values): {parts}"]
     counts = [column for column in ("rows", "samples") if column in shares.columns]
     frame = pl.concat(
         shares.select("value", *counts, pl.col(column).alias("share"), pl.lit(kind).alias("kind"))
-        for column, kind in kinds
+        for column, kind, _ in kinds
     )
-    names = [kind for _, kind in kinds]
+    names = [kind for _, kind, _ in kinds]
     tips = [
         alt.Tooltip("value:N", title=name),
         alt.Tooltip("kind:N", title="share"),
@@ -155,18 +191,19 @@ def _bars(
         *(alt.Tooltip(f"{column}:Q", format=",") for column in counts),
     ]
     order = shares["value"].to_list()
-    y = alt.Y("value:N", sort=order, axis=alt.Axis(title=name, labelLimit=220, grid=False))
+    y = alt.Y("value:N", sort=order, axis=alt.Axis(title=name, labelLimit=130, grid=False))
     legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
-    scale = alt.Scale(domain=names, range=[_FIRST, _SECOND][: len(names)])
+    scale = alt.Scale(domain=names, range=[colour for _, _, colour in kinds])
     encoding: dict[str, Any] = {
-        "x": alt.X("share:Q", axis=alt.Axis(title=axis, format="~%", tickCount=6)),
+        "x": alt.X("share:Q", axis=alt.Axis(title=axis, format="~%", tickCount=5)),
         "y": y,
         "color": alt.Color("kind:N", scale=scale, legend=legend),
         "tooltip": tips,
     }
     if len(names) > 1:
         encoding["yOffset"] = alt.YOffset("kind:N", sort=names)
-    step = alt.Step(_PAIR_STEP if len(names) > 1 else _BAR_STEP, **{"for": "position"})
+    width = _PAIR_STEP if len(names) > 1 else _BAR_STEP
+    step = alt.Step(_MANY_STEP if shares.height > _MANY else width, **{"for": "position"})
     chart = alt.Chart(_data(frame)).mark_bar().encode(**encoding)
     return _finished(chart, title, subtitles, height=step)
 
@@ -177,12 +214,24 @@ def _data(frame: pl.DataFrame) -> alt.InlineData:
 
 
 def _finished(chart: alt.Chart, title: str, subtitles: list[str], *, height: Any) -> alt.Chart:
-    words: dict[str, Any] = {"text": title, "anchor": "start", "color": _TEXT, "fontSize": 14}
+    words: dict[str, Any] = {
+        "text": wrap(title, _TITLE_LETTERS),
+        "anchor": "start",
+        "color": _TEXT,
+        "fontSize": 14,
+    }
     if subtitles:
-        words |= {"subtitle": subtitles, "subtitleColor": _TEXT, "subtitleFontSize": 12}
+        lines = [line for text in subtitles for line in wrap(text, _SUBTITLE_LETTERS)]
+        words |= {"subtitle": lines, "subtitleColor": _TEXT, "subtitleFontSize": 12}
     told = alt.TitleParams(**words, offset=10)
     coloured: alt.Chart = (
-        chart.properties(title=told, width=_WIDTH, height=height, background="transparent")
+        chart.properties(
+            title=told,
+            width=_WIDTH,
+            height=height,
+            background="transparent",
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+        )
         .configure_view(stroke=None)
         .configure_axis(
             labelColor=_TEXT,

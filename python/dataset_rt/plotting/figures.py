@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt.cache import open_cache
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.inspection.lengths import raw_lengths
+from dataset_rt.inspection.active_sizes import ActiveSizes
+from dataset_rt.inspection.values import text_of
 from dataset_rt.plotting.bins import Bins
 from dataset_rt.text import count, value_text
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 VALUES_MAX = 30
 """Values of a column that have bars of their own; the others are summed up."""
+
+ORDERED_MAX = 60
+"""As many integers or dates have bars of their own, in the order of their values."""
+
+RANGES_MAX = 20
+"""Ranges that stand for the values of a column of floats, where these are more than 30."""
 
 DISTINCT_MAX = 1_000_000
 """Different values of a column that are counted at all."""
@@ -50,14 +56,16 @@ class Shares(NamedTuple):
     """What each value of a column has of something.
 
     Attributes:
-        values: `value` (as text), numbers and shares; 30 rows at most.
+        values: `value` (as text), numbers and shares; 60 rows at most.
         others: The numbers and shares of all other values together.
         others_count: How many other values there are.
+        order: What is to be said of the choice and the order of values.
     """
 
     values: pl.DataFrame
     others: dict[str, float]
     others_count: int
+    order: str = ""
 
 
 class Draw(NamedTuple):
@@ -95,14 +103,11 @@ def _weights(dataset: CachedDataset) -> Iterator[pl.Series]:
 def size_histogram(dataset: CachedDataset) -> Histogram:
     """Return how many rows of the active table have payloads of which size.
 
-    Sizes come from the indices of the caches: 16 bytes a sample are read, 8 kept.
+    Costs what `ActiveSizes` does.
     """
-    lengths = {}
-    for path in dataset.cache_paths:
-        cache = open_cache(path)
-        lengths[cache.cache_id] = raw_lengths(path, cache.manifest)
+    active = ActiveSizes(dataset)
     least, largest, rows, empty = 2**63, 0, 0, 0
-    for sizes in _sizes(dataset, lengths):
+    for sizes in active:
         some = sizes.filter(sizes > 0)
         least = min(least, int(some.min() or least))  # type: ignore[arg-type]
         largest = max(largest, int(sizes.max()))  # type: ignore[arg-type]
@@ -111,16 +116,9 @@ def size_histogram(dataset: CachedDataset) -> Histogram:
     bins = Bins(min(least, largest), largest, is_integer=True)
     if not bins.is_growing and empty:
         bins = Bins(0, largest, is_integer=True)
-    for sizes in _sizes(dataset, lengths):
+    for sizes in active:
         bins.add(sizes.filter(sizes > 0) if bins.is_growing else sizes)
     return Histogram(bins.ranges(), rows, bins.is_growing, empty if bins.is_growing else 0)
-
-
-def _sizes(dataset: CachedDataset, lengths: dict[int, pl.Series]) -> Iterator[pl.Series]:
-    for batch in dataset.to_arrow(["cache_id", "sample_id"]):
-        identity = pl.DataFrame(batch)
-        for (cache_id,), rows in identity.group_by("cache_id"):
-            yield lengths[int(cache_id)].gather(rows["sample_id"])
 
 
 def class_shares(dataset: CachedDataset, column: str) -> Shares:
@@ -233,24 +231,61 @@ def _bounded(found: pl.DataFrame, column: str) -> pl.DataFrame:
 
 
 def _labelled(found: pl.DataFrame, by: str) -> Shares:
-    """Return the values that are the largest by `by`, as texts, and the others summed up.
+    """Return the values as texts: all where they are few, else ranges or the largest by `by`.
 
-    Few numbers keep their own order; words are ordered by how many rows they have.
+    Integers and times keep their own order where all are shown; words are ordered by their rows.
     """
     dtype = found["value"].dtype
+    is_ordered = dtype.is_numeric() or dtype.is_temporal()
+    if dtype.is_float() and found.height > VALUES_MAX:
+        return _ranged(found)
     by_size = found.sort([by, "value"], descending=[True, False], nulls_last=True)
-    others = by_size.slice(VALUES_MAX)
-    shown = by_size.head(VALUES_MAX)
-    if others.is_empty() and (dtype.is_numeric() or dtype.is_temporal()):
+    shown_max = ORDERED_MAX if is_ordered and found.height <= ORDERED_MAX else VALUES_MAX
+    shown, others = by_size.head(shown_max), by_size.slice(shown_max)
+    order = ""
+    if not others.is_empty():
+        most = "most frequent" if by == "rows" else "largest due shares"
+        order = f"the {shown.height} {most} of {count(found.height)} values"
+    elif is_ordered:
         shown = shown.sort("value", nulls_last=True)
     else:
         shown = shown.sort(["rows", "value"], descending=[True, False], nulls_last=True)
-    labels = _distinct([value_text(value, _LABEL_CELLS_MAX) for value in shown["value"].to_list()])
-    return Shares(
-        shown.with_columns(pl.Series("value", labels, dtype=pl.String)),
-        others.drop("value").sum().row(0, named=True),
-        others.height,
-    )
+    labels = pl.Series("value", _distinct(_texts(shown["value"])), dtype=pl.String)
+    none = others.drop("value").sum().row(0, named=True)
+    return Shares(shown.with_columns(labels), none, others.height, order)
+
+
+def _ranged(found: pl.DataFrame) -> Shares:
+    """Return ranges of floats in place of values, and behind them what lies in none."""
+    is_inside = pl.col("value").is_finite().fill_null(value=False)
+    inside, outside = found.filter(is_inside), found.filter(~is_inside)
+    frames = []
+    if not inside.is_empty():
+        values = inside["value"].cast(pl.Float64)
+        bins = Bins(values.min(), values.max(), number=RANGES_MAX)  # type: ignore[arg-type]
+        ends = bins.ranges().select("begin", "end").rows()
+        names = [f"{begin:.4g} to {end:.4g}" for begin, end in ends]
+        places = pl.DataFrame({"place": range(len(names)), "value": _distinct(names)})
+        summed = inside.with_columns(bins.places(values).alias("place")).drop("value")
+        summed = summed.group_by("place").agg(pl.all().sum())
+        both = places.join(summed, on="place", how="left").sort("place").drop("place")
+        frames.append(both.fill_null(0))
+    if not outside.is_empty():
+        labels = pl.Series("value", _texts(outside["value"]), dtype=pl.String)
+        frames.append(outside.with_columns(labels).select(found.columns))
+    shown = pl.concat(frame.select(found.columns) for frame in frames)
+    nothing = found.clear().drop("value").sum().row(0, named=True)
+    return Shares(shown, nothing, 0, f"{count(found.height)} values, in ranges")
+
+
+def _texts(values: pl.Series) -> list[str]:
+    """Values as texts; Polars panics over times that Python has no objects for."""
+    dtype = values.dtype
+    if isinstance(dtype, (pl.Date, pl.Datetime)):
+        return [text_of(value, dtype, _LABEL_CELLS_MAX) for value in values.to_physical()]
+    if dtype.is_nested():
+        values = values.to_physical()
+    return [value_text(value, _LABEL_CELLS_MAX) for value in values.to_list()]
 
 
 def _distinct(labels: list[str]) -> list[str]:

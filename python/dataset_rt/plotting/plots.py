@@ -24,6 +24,10 @@ class DatasetPlots:
     as any chart, save it with `chart.save("file.html")`. Values are counted batch by batch; no
     payload is read, and nothing is moved.
 
+    A notebook, and a saved HTML file, fetch the scripts that draw from a network. Without one say
+    `alt.renderers.enable("svg")` once, and save as `.svg`, `.png`, or with
+    `chart.save("file.html", inline=True)`; all of these need `vl-convert-python`.
+
     Example:
         >>> dataset = open_dataset(cache, shuffle=True)
         >>> chart = dataset.plot.class_balance("position")
@@ -55,8 +59,9 @@ class DatasetPlots:
         """Return bars of what each value of a column has of the rows, and of their weight.
 
         Args:
-            column: A stored or extra column. The 30 most frequent values have bars of their own,
-                the others are summed up.
+            column: A stored or extra column. Up to 30 values have bars of their own, and up to 60
+                integers or dates, these in their own order. Of more values the 30 most frequent
+                are shown, the others summed up; more floats are put into 20 ranges.
 
         Raises:
             ImportError: Altair is not there: install the extra `plot`.
@@ -79,6 +84,8 @@ class DatasetPlots:
         Raises:
             ImportError: Altair is not there: install the extra `plot`.
             CorruptError: The index of a cache is damaged.
+            ConflictError: A cache was replaced since the dataset was opened.
+            FileUnavailableError: An index cannot be read.
         """
         _require_altair()
         # As above.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined
+from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined, progress_bar
 from dataset_rt.inspection.column_stats import DISTINCT_MAX
 from dataset_rt.report.facts import ClassShare, ColumnFacts, Histogram, PayloadFacts, SampleFacts
 from dataset_rt.text import count, counted, cut, share, size
@@ -30,7 +30,20 @@ def column_card(column: ColumnFacts) -> Markup:
         parts.append(histogram_chart(column.histogram, "value"))
     elif column.top:
         parts.append(_top(column))
+    if column.nulls and column.values:
+        parts.append(_nulls(column))
     return element("div", {"class": "column"}, *parts)
+
+
+def _nulls(column: ColumnFacts) -> Markup:
+    part = column.nulls / column.rows
+    return element(
+        "div",
+        {"class": "nulls"},
+        element("span", {}, "null"),
+        progress_bar(part),
+        element("span", {}, f"{count(column.nulls)} \u00b7 {share(part)}"),
+    )
 
 
 def _summary(column: ColumnFacts) -> list[str]:
@@ -66,6 +79,7 @@ def histogram_chart(found: Histogram, noun: str) -> Markup:
     edges = found.edges
     bins = [Bin(i, i + 1, number) for i, number in enumerate(found.counts)]
     drawn = histogram(bins, form=lambda place: edges[int(place)], noun=noun)
+    drawn = joined(_remark(f"highest bar: {counted(max(found.counts), noun)}"), drawn)
     outliers = []
     if found.below:
         outliers.append(f"{counted(found.below, noun)} below")

@@ -13,9 +13,10 @@ from dataset_rt.cache import Cache, open_cache
 from dataset_rt.errors import DatasetRTError, InvalidInputError
 from dataset_rt.inspection.caches import anatomy_of
 from dataset_rt.inspection.integrity import Watch, integrity_of
-from dataset_rt.inspection.kinds import Kinds, kinds_of_some
+from dataset_rt.inspection.kinds import Kinds, kinds_of_readable, kinds_of_some
 from dataset_rt.inspection.lengths import Lengths, length_pieces, lengths_of
 from dataset_rt.inspection.survivors import Readable
+from dataset_rt.inspection.words import in_words
 from dataset_rt.report.columns import columns_of, label_column
 from dataset_rt.report.draws import draws_of
 from dataset_rt.report.facts import (
@@ -27,8 +28,9 @@ from dataset_rt.report.facts import (
     SampleFacts,
 )
 from dataset_rt.report.histograms import histogram_of
-from dataset_rt.report.samples import chosen, samples_of
-from dataset_rt.report.values import in_words
+from dataset_rt.report.images import MIME
+from dataset_rt.report.samples import samples_of
+from dataset_rt.report.telling import telling_samples
 from dataset_rt.text import size
 from dataset_rt.verification import VerificationLevel
 
@@ -73,15 +75,17 @@ def facts_of(path: Path, options: ReportOptions, watch: Watch) -> CacheFacts:
     with watch(f"reading {path.name}", 0):
         columns = _tried(lambda: columns_of(side, options.columns))
         lengths = _tried(lambda: lengths_of(path, side.manifest))
+        by = _classes(options, columns)
+        kinds = _kinds(side, cache, lengths, options.level)
         return CacheFacts(
             anatomy,
             integrity,
             columns,
             lengths,
             None if isinstance(lengths, Missing) else _sizes(path, side),
-            _kinds(cache, lengths),
-            _draws(path, options, columns),
-            _samples(side, cache, options),
+            kinds,
+            _draws(path, options, by, integrity.lost()),
+            _samples(side, cache, options, by[0], kinds),
         )
 
 
@@ -114,7 +118,12 @@ def _sizes(path: Path, side: Readable) -> Histogram | None:
     return histogram_of(pieces, side.num_samples, form=size)
 
 
-def _kinds(cache: Cache | Missing, lengths: Lengths | Missing) -> Kinds | Missing:
+def _kinds(
+    side: Readable, cache: Cache | Missing, lengths: Lengths | Missing, level: VerificationLevel
+) -> Kinds | Missing:
+    """Look at all payloads where every byte is read anyway, else at some."""
+    if level != "quick" or not side.is_whole:
+        return _tried(lambda: kinds_of_readable(side))
     if isinstance(cache, Missing):
         return cache
     if isinstance(lengths, Missing):
@@ -122,16 +131,22 @@ def _kinds(cache: Cache | Missing, lengths: Lengths | Missing) -> Kinds | Missin
     return _tried(lambda: kinds_of_some(cache, lengths.raw_bytes / cache.num_samples))
 
 
-def _draws(
-    path: Path, options: ReportOptions, columns: ColumnsFacts | Missing
-) -> DrawFacts | Missing:
+def _classes(options: ReportOptions, columns: ColumnsFacts | Missing) -> tuple[str | None, str]:
+    """Return the column whose values are the classes, if any, and why this one."""
     named = options.by or options.balance
     if named is not None:
-        by: tuple[str | None, str] = (named, "")
-    elif isinstance(columns, Missing):
-        by = (None, "the columns cannot be read")
-    else:
-        by = label_column(columns.columns)
+        return named, ""
+    if isinstance(columns, Missing):
+        return None, "the columns cannot be read"
+    return label_column(columns.columns)
+
+
+def _draws(
+    path: Path,
+    options: ReportOptions,
+    by: tuple[str | None, str],
+    lost: list[tuple[int, int]] | None,
+) -> DrawFacts | Missing:
     return _tried(
         lambda: draws_of(
             path,
@@ -141,19 +156,27 @@ def _draws(
             sampling=options.sampling,
             seed=options.seed,
             draws=options.draws,
+            lost=lost,
         )
     )
 
 
 def _samples(
-    side: Readable, cache: Cache | Missing, options: ReportOptions
+    side: Readable,
+    cache: Cache | Missing,
+    options: ReportOptions,
+    by: str | None,
+    kinds: Kinds | Missing,
 ) -> list[SampleFacts] | Missing:
-    wanted = SAMPLES if options.samples is None else options.samples
-    ids = chosen(side.num_samples, wanted, options.seed)
+    wanted = options.samples
+    if wanted is None:
+        is_pictured = isinstance(kinds, Missing) or not MIME.keys().isdisjoint(kinds.counts)
+        wanted = SAMPLES if is_pictured else SAMPLES // 2
     names = [*side.types()] if options.columns is None else options.columns
     opened = None if isinstance(cache, Missing) else cache
-    found = _tried(lambda: samples_of(side, opened, ids, names))
-    if options.samples is None and isinstance(found, list):
-        is_pictured = any(sample.payload.picture for sample in found)
-        return found if is_pictured else found[::2]
-    return found
+
+    def found() -> list[SampleFacts]:
+        ids = telling_samples(side, by, wanted, options.seed)
+        return samples_of(side, opened, ids, names)
+
+    return _tried(found)

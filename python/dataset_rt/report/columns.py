@@ -10,17 +10,14 @@ from typing import Any
 import polars as pl
 
 from dataset_rt.errors import CorruptError
-from dataset_rt.inspection.column_stats import ColumnStats
+from dataset_rt.inspection.column_stats import FEW_VALUES, ColumnStats
 from dataset_rt.inspection.survivors import Readable
+from dataset_rt.inspection.values import edge_text, number_text, text_of
 from dataset_rt.report.facts import ColumnFacts, ColumnsFacts, Histogram
 from dataset_rt.report.histograms import histogram_of
-from dataset_rt.report.values import edge_text, number_text, text_of
 
 COLUMNS_MAX = 120
 """Columns of a report unless some are named: more make a page that nobody looks through."""
-
-FEW_VALUES = 12
-"""Distinct numbers up to which each has a bar of its own."""
 
 _TOP = 8
 _COLUMNS_AT_ONCE = 4
@@ -32,22 +29,18 @@ class _Reading:
     """One column while it is read.
 
     Attributes:
-        stats: Of the values; of dates and times as integers.
-        dtype: Polars type of the column, once a batch was seen.
+        stats: Of the values.
         infinite: Infinite values.
     """
 
     stats: ColumnStats
-    dtype: pl.DataType
     infinite: int = 0
 
     def add(self, array: Any) -> None:
         column = pl.Series(array)
-        self.dtype = column.dtype
-        physical = column.to_physical()
-        if physical.dtype.is_float():
-            self.infinite += int(physical.is_infinite().sum())
-        self.stats.add(physical)
+        if column.dtype.is_float():
+            self.infinite += int(column.is_infinite().sum())
+        self.stats.add(column)
 
 
 def columns_of(side: Readable, names: list[str] | None) -> ColumnsFacts:
@@ -80,7 +73,7 @@ def _facts_of(side: Readable, names: list[str]) -> list[ColumnFacts]:
     found: list[ColumnFacts] = []
     for begin in range(0, len(names), _COLUMNS_AT_ONCE):
         group = names[begin : begin + _COLUMNS_AT_ONCE]
-        readings = [_Reading(ColumnStats(name, types[name]), pl.Null()) for name in group]
+        readings = [_Reading(ColumnStats(name, types[name])) for name in group]
         for _, batch in side.runs(group):
             for reading, array in zip(readings, batch.columns, strict=True):
                 reading.add(array)
@@ -91,13 +84,13 @@ def _facts_of(side: Readable, names: list[str]) -> list[ColumnFacts]:
 
 
 def _facts(side: Readable, reading: _Reading) -> ColumnFacts:
-    stats, dtype = reading.stats, reading.dtype
+    stats = reading.stats
+    dtype = stats.dtype
     is_number = dtype.is_numeric()
     is_few = stats.distinct is not None and stats.distinct <= FEW_VALUES
     is_spread = (is_number or dtype.is_temporal()) and not is_few
     top: list[tuple[Any, int]] = []
-    # Where no value comes twice, none is more frequent than the others.
-    if not is_spread and stats.distinct != stats.values:
+    if stats.is_classes or (is_few and stats.distinct == 1):
         top = stats.top(FEW_VALUES if is_few else _TOP)
     if not dtype.is_nested() and is_few and dtype != pl.String:
         top.sort()
@@ -127,7 +120,7 @@ def _histogram(side: Readable, reading: _Reading) -> Histogram | None:
     counts, name = reading.stats.counts, reading.stats.name
 
     def form(edge: Any) -> str:
-        return edge_text(edge, reading.dtype, reading.stats.max - reading.stats.min)
+        return edge_text(edge, reading.stats.dtype, reading.stats.max - reading.stats.min)
 
     if counts is not None:
         return histogram_of(lambda: [counts], counts.height, form)

@@ -9,8 +9,8 @@ import polars as pl
 
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.inspection.draws import draw, shares_of, weigh
+from dataset_rt.inspection.values import text_of
 from dataset_rt.report.facts import ClassShare, DrawFacts
-from dataset_rt.report.values import text_of
 from dataset_rt.runtime import open_dataset
 
 DRAWS_MAX = 200_000
@@ -28,6 +28,7 @@ def draws_of(
     sampling: Any,
     seed: int,
     draws: int | None,
+    lost: list[tuple[int, int]] | None,
 ) -> DrawFacts:
     """Draw from a cache as a `CachedDataset` with these settings does, and count.
 
@@ -39,6 +40,7 @@ def draws_of(
         sampling: As in `ReaderConfig`.
         seed: Likewise.
         draws: Samples to draw; by default one epoch, but at most `DRAWS_MAX`.
+        lost: Samples that damage has cost, as ranges; `None` if nobody knows.
 
     Raises:
         InvalidInputError: A weight is not a positive number.
@@ -51,7 +53,7 @@ def draws_of(
         raise InvalidInputError(f"weights from {weight_by or balance}: {error}") from error
     table = dataset.get_metadata()
     dataset.set_epoch_len(draws or min(table.height, DRAWS_MAX))
-    drawn = draw(dataset, lambda _: None)
+    drawn = draw(dataset, table, lambda _: None)
     column, why = by
     shares: list[ClassShare] = []
     others = 0
@@ -70,18 +72,18 @@ def draws_of(
         seed=seed,
         rows=table.height,
         drawn=len(dataset),
-        rows_drawn=drawn.height,
-        most_often=int(drawn["count"].max() or 0),  # type: ignore[arg-type]
+        rows_drawn=int((drawn > 0).sum()),
+        most_often=int(drawn.max() or 0),  # type: ignore[arg-type]
+        of_lost=None if lost is None else sum(int(drawn[a:b].sum()) for a, b in lost),
         shares=shares,
         others=others,
     )
 
 
-def _shares(table: pl.DataFrame, drawn: pl.DataFrame, column: str) -> tuple[list[ClassShare], int]:
+def _shares(table: pl.DataFrame, drawn: pl.Series, column: str) -> tuple[list[ClassShare], int]:
     """Return the largest classes, in the order of their values, and how many are summed up."""
     dtype = table.schema[column]
-    physical = table.with_columns(pl.col(column).to_physical())
-    rows = shares_of(physical, drawn, column)
+    rows = shares_of(table, drawn, column)
     largest = sorted(range(len(rows)), key=lambda row: -rows[row]["stored"])
     kept = sorted(largest[:_CLASSES_SHOWN])
     rest = [rows[row] for row in sorted(largest[_CLASSES_SHOWN:])]

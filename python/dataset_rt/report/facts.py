@@ -9,7 +9,7 @@ from dataset_rt.inspection.caches import Anatomy
 from dataset_rt.inspection.integrity import Integrity
 from dataset_rt.inspection.kinds import Kinds
 from dataset_rt.inspection.lengths import Lengths
-from dataset_rt.report.values import in_words
+from dataset_rt.inspection.words import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ class DrawFacts:
         drawn: Samples really drawn, from the beginning of the first epoch.
         rows_drawn: Different rows among them.
         most_often: How often the row was drawn that was drawn most.
+        of_lost: How many draws are of samples that damage has cost; `None` if nobody knows.
         shares: Of the largest classes.
         others: Classes that are not among `shares`, summed up as the last of them.
     """
@@ -128,6 +129,7 @@ class DrawFacts:
     drawn: int
     rows_drawn: int
     most_often: int
+    of_lost: int | None
     shares: list[ClassShare]
     others: int
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from dataset_rt.inspection.positions import spread
 from dataset_rt.report.facts import Histogram
 
 BINS = 40
@@ -73,7 +74,7 @@ def _bounds(pieces: Pieces, step: int) -> tuple[Any, Any, pl.DataFrame]:
         first, last = piece["value"].min(), piece["value"].max()
         low = first if low is None else min(low, first)  # type: ignore[type-var]
         high = last if high is None else max(high, last)  # type: ignore[type-var]
-        sampled.append(piece.gather_every(step))
+        sampled.append(piece[spread(len(piece), -(-len(piece) // step))] if step > 1 else piece)
     return low, high, pl.concat(sampled) if sampled else pl.DataFrame()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -34,6 +35,9 @@ from dataset_rt.text import count, counted, cut, safe, size
 # Values are escaped wherever they stand. This says so to the browser once more: no script, no
 # frame and nothing from anywhere, whatever a mistake of ours let through.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'"
+
+# Of this or another system, alone or within a list.
+_ABSOLUTE = re.compile(r"""(?:^|[\s"'=\[(,:])(?:~?/[^/\s]|[A-Za-z]:[\\/]|\\\\|file:)""")
 
 _SHARDS_SHOWN = 100
 _PROVENANCE_SHOWN = 40
@@ -92,10 +96,15 @@ def _header(found: CacheFacts) -> Markup:
     return element(
         "header",
         {},
-        element("div", {"class": "eyebrow"}, "Dataset cache"),
+        element("div", {"class": "eyebrow"}, content(_what(found), _NAME_CELLS_MAX)),
         element("div", {"class": "head"}, heading, status_badge(found.integrity)),
         tiles(_tiles(found)),
     )
+
+
+def _what(found: CacheFacts) -> str:
+    directory = found.anatomy.path.name
+    return "Dataset cache" + (f" in {directory}" if directory != _name(found) else "")
 
 
 def _tiles(found: CacheFacts) -> list[tuple[AnyContent, AnyContent, AnyContent]]:
@@ -111,17 +120,17 @@ def _tiles(found: CacheFacts) -> list[tuple[AnyContent, AnyContent, AnyContent]]
         shown.append(("columns", count(len(manifest["columns"])), ""))
     if "payload_bytes_total" in manifest:
         total = manifest["payload_bytes_total"]
-        words = [f"{size(total / samples)} each"] if samples else []
+        words = [f"{size(total / samples)} on average"] if samples else []
         if isinstance(found.kinds, Kinds) and found.kinds.counts:
             kinds = [kind for kind, _, _ in found.kinds.by_frequency()]
-            words.append(kinds[0] if len(kinds) == 1 else f"most {kinds[0]}")
+            some = found.kinds.looked_at
+            looked_at = f" in the {count(some)} looked at" if some < (samples or 0) else ""
+            words.append((kinds[0] if len(kinds) == 1 else f"most {kinds[0]}") + looked_at)
         shown.append(("payloads", size(total), ", ".join(words)))
     on_disk = sum(found.anatomy.sizes_on_disk().values())
     compression = manifest.get("compression", {}).get("algo")
     remark = {None: "", "none": "not compressed"}.get(compression, str(compression))
     shown.append(("on disk", size(on_disk), remark))
-    if manifest.get("fingerprint"):
-        shown.append(("fingerprint", content(manifest["fingerprint"], 24), ""))
     return shown
 
 
@@ -151,12 +160,19 @@ def _identity(found: CacheFacts) -> Markup:
     if provenance:
         shown = provenance[:_PROVENANCE_SHOWN]
         parts.append(element("h3", {}, "Provenance"))
-        parts.append(facts((content(key, 60), content(text, 400)) for key, text in shown))
+        parts.append(
+            facts((content(key, 60), content(_without_paths(text), 400)) for key, text in shown)
+        )
         if len(provenance) > len(shown):
             parts.append(f"and {count(len(provenance) - len(shown))} more")
     if manifest.get("shards"):
         parts.append(_shards(manifest["shards"], sizes))
     return section("Identity", "", *parts)
+
+
+def _without_paths(text: str) -> str:
+    """Return a text of the provenance: a page that is passed on names no place of its machine."""
+    return "(a path, left out here)" if _ABSOLUTE.search(text) else text
 
 
 def _compression(compression: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +12,10 @@ from dataset_rt.cache import Cache
 from dataset_rt.errors import DatasetRTError
 from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.inspection.survivors import Readable
+from dataset_rt.inspection.values import text_of
+from dataset_rt.inspection.words import in_words
 from dataset_rt.report.facts import PayloadFacts, SampleFacts
 from dataset_rt.report.images import MIME, picture_of
-from dataset_rt.report.values import in_words, text_of
 
 _FIELDS_MAX = 24
 _FIELDS_OF_MANY = 10
@@ -28,15 +28,6 @@ _TEXT_LINES = 8
 _HEAD_BYTES = 64
 _PICTURES_BYTES_MAX = 768 * 1024
 """Bytes of all pictures of a report: a third more as text."""
-
-
-def chosen(total: int, wanted: int, seed: int) -> list[int]:
-    """Return samples evenly spread: one of each of `wanted` equal parts, drawn by `seed`."""
-    parts = min(total, wanted)
-    draw = random.Random(seed)  # noqa: S311 - what is shown need not be a secret
-    return [
-        draw.randrange(total * part // parts, total * (part + 1) // parts) for part in range(parts)
-    ]
 
 
 def samples_of(

@@ -30,7 +30,7 @@ def samples_section(found: CacheFacts) -> Markup:
         return Markup("")
     total = int(found.manifest["samples_total"])
     said = (
-        f"{count(len(found.samples))} of {count(total)}, evenly spread over the cache"
+        f"{count(len(found.samples))} of {count(total)}, spread over the cache"
         if len(found.samples) < total
         else f"All {count(total)}"
     )
@@ -59,6 +59,11 @@ def draws_section(found: CacheFacts) -> Markup:
         f"{draws.seed}, weights {draws.weights}. {count(draws.rows_drawn)} different rows, one up "
         f"to {draws.most_often} times, {count(never)} never."
     )
+    if draws.of_lost:
+        said += (
+            f" {count(draws.of_lost)} of these draws are of lost samples, where reading raises: "
+            "shares are as if they could be read."
+        )
     if draws.by is None:
         hint = f"No classes are shown: {draws.why}. --by COLUMN or --balance COLUMN names one."
         return section(title, said, element("p", {"class": "said"}, hint))
@@ -106,7 +111,12 @@ def columns_sections(found: CacheFacts) -> list[Markup]:
     headings = ["column", "type", ">nulls", ">distinct", ">min", ">mean", ">max"]
     cards = element("div", {"class": "grid"}, *map(column_card, columns))
     parts = [
-        section("Columns", f"{said}.", table(headings, rows, rows_max=_COLUMNS_LISTED), kind=kind),
+        section(
+            "Columns",
+            f"{said}; types as stored.",
+            table(headings, rows, rows_max=_COLUMNS_LISTED),
+            kind=kind,
+        ),
         section("Distributions", "", cards),
     ]
     # A long table would stand between the reader and the charts, which name types and nulls, too.
@@ -125,8 +135,8 @@ def payloads_section(found: CacheFacts) -> Markup:
         return missing_section("Payloads", lengths)
     samples = max(1, sum(lengths.buckets.values()))
     said = (
-        f"{size(lengths.raw_bytes)} together: smallest {size(lengths.min)}, mean "
-        f"{size(lengths.raw_bytes / samples)}, largest {size(lengths.max)}"
+        f"{size(lengths.raw_bytes)} together: smallest {size(lengths.min)}, "
+        f"{size(lengths.raw_bytes / samples)} on average, largest {size(lengths.max)}"
     )
     if lengths.stored_bytes not in {None, lengths.raw_bytes} and lengths.raw_bytes:
         part = (lengths.stored_bytes or 0) / lengths.raw_bytes

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataset_rt.html import Markup, badge, content, element, facts
-from dataset_rt.inspection.integrity import CHECKED, MEANING, Integrity
+from dataset_rt.html import BadgeKind, Markup, badge, content, element, facts
+from dataset_rt.inspection.checks import MEANING, amount, checked, verdict
+from dataset_rt.inspection.integrity import Integrity
+from dataset_rt.inspection.words import in_words
 from dataset_rt.report.frame import section
-from dataset_rt.report.values import in_words
-from dataset_rt.text import count, counted, size
+from dataset_rt.text import count, counted
 from dataset_rt.verification import Finding
 
 _FINDINGS_SHOWN = 40
@@ -14,31 +15,22 @@ _PLACE_CELLS_MAX = 120
 _VALUES_CELLS_MAX = 400
 _ADVICE_CELLS_MAX = 600
 
-_WORDS = {
-    "quick": "structure ok, payloads not read",
-    "full": "every byte verified",
-    "deep": "every byte and value verified",
-}
-
 
 def status_badge(integrity: Integrity) -> Markup:
     """Return the status in a few words."""
     report = integrity.report
-    if not report.ok:
-        return badge("bad", "damaged")
-    return badge("ok" if report.level != "quick" else "plain", _WORDS[report.level])
+    kind: BadgeKind = "bad" if not report.ok else "plain" if report.level == "quick" else "ok"
+    return badge(kind, verdict(report))
 
 
 def integrity_section(integrity: Integrity) -> Markup:
     """Return the whole status: what was checked, what was found, what is lost, what to do."""
     report = integrity.report
-    checked = (
-        f"Level {report.level}: {CHECKED[report.level]}. "
-        f"{counted(report.files_checked, 'file')}, {size(report.bytes_checked)} checked"
-    )
+    more = " (--level full reads every byte)" if report.level == "quick" else ""
+    looked_at = f"Level {report.level}: {checked(report)}{more}. {amount(report)} checked"
     if report.ok:
         kind = "warn" if report.level == "quick" else "ok"
-        return section("Integrity", f"{checked}; nothing was found wrong.", kind=kind)
+        return section("Integrity", f"{looked_at}; nothing was found wrong.", kind=kind)
     number = counted(len(report.findings), "finding")
     shown = report.findings[:_FINDINGS_SHOWN]
     parts = [element("div", {"class": "findings"}, *map(_finding, shown))]
@@ -51,7 +43,7 @@ def integrity_section(integrity: Integrity) -> Markup:
             (name, content(in_words(text), _ADVICE_CELLS_MAX)) for name, text in integrity.advice()
         )
     )
-    return section("Integrity: damaged", f"{checked}; {number}.", *parts, kind="bad")
+    return section("Integrity: damaged", f"{looked_at}; {number}.", *parts, kind="bad")
 
 
 def _finding(finding: Finding) -> Markup:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataset_rt.html import Markup, style_sheet
 
-_LIGHT = "--page:#f5f6f8;--card:#ffffff;--ink:#1c2330;--edge:#dfe3e9;--soft:#eef1f5;--rows:#a9b4c4"
-_DARK = "--page:#12161c;--card:#1a2029;--ink:#e4e9f0;--edge:#2d3541;--soft:#242b36;--rows:#5d6a7d"
+_LIGHT = (
+    "--page:#f5f6f8;--card:#ffffff;--ink:#1c2330;--edge:#dfe3e9;--soft:#eef1f5;"
+    "--rows:#8c99ab;--shade:rgba(0,0,0,.28)"
+)
+_DARK = (
+    "--page:#12161c;--card:#1a2029;--ink:#e4e9f0;--edge:#2d3541;--soft:#242b36;"
+    "--rows:#74839a;--shade:rgba(0,0,0,.75)"
+)
 
 # Stands for `@@` below: the rules of `dataset_rt.html` are as specific, and come first.
 _PAGE = ".report.drt.drt.drt"
@@ -74,6 +80,11 @@ white-space:pre-wrap;overflow-wrap:anywhere;align-self:stretch}
 @@ .shares .track{width:100%;min-width:6em;vertical-align:middle}
 @@ .shares .track>div{position:relative;padding:2px 0}
 @@ .shares .track .drt-bar{height:9px}
+/* Rows are grey, drawn samples blue, weights orange. */
+@@ .drt-bars .drt-first,@@ .nulls .drt-first{background:var(--rows)}
+@@ .drt-fill{fill:var(--rows)}
+@@ .nulls{display:flex;gap:10px;align-items:center;font-size:12px}
+@@ .nulls .drt-track{flex:1;height:9px}
 @@ .shares .track .stored{background:var(--rows)}
 @@ .shares .tick{position:absolute;top:0;bottom:0;width:2px;margin-left:-1px;
 background:var(--drt-second)}
@@ -107,6 +118,12 @@ footer>*+*{margin-top:6px}
 @@ .column .drt-bars th{max-width:8em}
 @@ .column .drt-bars-cell{min-width:2em}
 .report .drt-facts th{padding-right:.8em}
+/* Shadows at the sides say that a table goes on. */
+.panel>.drt-scroll{background:linear-gradient(90deg,var(--card) 30%,transparent) left/40px 100%,
+linear-gradient(270deg,var(--card) 30%,transparent) right/40px 100%,
+linear-gradient(90deg,var(--shade),transparent) left/14px 100%,
+linear-gradient(270deg,var(--shade),transparent) right/14px 100%;background-repeat:no-repeat;
+background-attachment:local,local,scroll,scroll}
 }
 @media print{
 body{background:#fff;font-size:11px}

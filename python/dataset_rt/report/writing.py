@@ -48,6 +48,12 @@ class WrittenReport:
         """Return `ok`."""
         return self.ok
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataset_rt.cards.reports import written_report_card  # noqa: PLC0415 - notebooks only
+
+        return written_report_card(self)
+
 
 def write_report(
     cache: AnyPath,
@@ -192,7 +198,7 @@ def made_report(
 
 def _command(cache: Path, options: ReportOptions) -> str:
     """Return the command line that makes the same report."""
-    words = ["dataset-rt", "report", str(cache)]
+    words = ["dataset-rt", "report", str(cache), "-o", "report.html"]
     for field in fields(options):
         value = getattr(options, field.name)
         if value != field.default:

@@ -1,4 +1,4 @@
-"""Values of columns as texts of a report; dates and times from their integers.
+"""Values of columns as texts and as Python values; dates and times from their integers.
 
 Polars panics over instants that Python's dates cannot hold, and a cache may have them.
 """
@@ -6,20 +6,17 @@ Polars panics over instants that Python's dates cannot hold, and a cache may hav
 from __future__ import annotations
 
 import math
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from dataset_rt.inspection.words import in_words_of_options
 from dataset_rt.text import value_text
 
 TEXT_CELLS_MAX = 80
 """Characters of one value."""
 
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _BINARY_BYTES = 12
 _DATED_DAYS = 3
 _DATE_LETTERS, _MOMENT_LETTERS_MAX = len("2000-01-01"), 40
@@ -27,6 +24,8 @@ _LARGE = 10**9
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_SECONDS = 86_400
+_FIRST_DAY = date.min.toordinal() - _EPOCH.toordinal() + 1
+_LAST_DAY = date.max.toordinal() - _EPOCH.toordinal() - 1
 
 
 def text_of(value: Any, dtype: pl.DataType, cells_max: int = TEXT_CELLS_MAX) -> str:
@@ -51,9 +50,37 @@ def text_of(value: Any, dtype: pl.DataType, cells_max: int = TEXT_CELLS_MAX) -> 
     return value_text(value, cells_max) if value else "(empty)"
 
 
-def in_words(error: Exception | str) -> str:
-    """Return a message with options where it names arguments, and digests shortened."""
-    return _DIGEST.sub(r"\1...", in_words_of_options(str(error)))
+def plain_value(value: Any, dtype: pl.DataType) -> Any:
+    """Return a value as Python has it; a date or time beyond every calendar of Python as a text.
+
+    Args:
+        value: As `to_physical` of Polars leaves it.
+        dtype: Polars type of the column.
+    """
+    if value is None or not isinstance(dtype, (pl.Date, pl.Datetime)):
+        return value
+    if isinstance(dtype, pl.Date):
+        days = value
+    else:
+        days = value // (_PER_SECOND[dtype.time_unit] * _DAY_SECONDS)
+    # A day less at both ends: no zone shifts an instant beyond them.
+    if not _FIRST_DAY < days < _LAST_DAY:
+        return _moment(int(value), dtype)
+    return pl.Series([value], dtype=pl.Int64).cast(dtype).item()
+
+
+def plain_values(column: pl.Series) -> list[Any]:
+    """Return the values of a column as `plain_value` does."""
+    values = column.to_physical().to_list()
+    if not isinstance(column.dtype, (pl.Date, pl.Datetime)):
+        return values
+    return [plain_value(value, column.dtype) for value in values]
+
+
+def plain_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table, their values as `plain_value` has them."""
+    columns = map(plain_values, table.get_columns())
+    return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def edge_text(value: Any, dtype: pl.DataType, span: Any) -> str:
