@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/command-line.md: what the program prints for that page's caches."""
+"""Draws the terminal of docs/command-line.md: what the program prints for that page's caches."""
 
 import os
 import re
@@ -12,9 +12,8 @@ from rich.text import Text
 
 PICTURES = Path(__file__).resolve().parent
 DOCUMENT = PICTURES.parent / "command-line.md"
-COMMANDS = {
-    "verify": ["verify", "caches/pets", "old-disk/pets"],
-}
+COMMAND = ["verify", "caches/pets", "old-disk/pets"]
+PICTURE = PICTURES / "verify.svg"
 COLUMNS = 80
 
 
@@ -44,11 +43,11 @@ def drawn(text: Text) -> str:
 
 
 def main() -> None:
-    """Make the caches in a temporary directory, and draw every command."""
+    """Make the caches in a temporary directory, and draw the command."""
+    scope: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.M):
-        exec(compile(block, DOCUMENT.name, "exec"), {})  # noqa: S102 - our own document
-    for name, command in COMMANDS.items():
-        (PICTURES / f"{name}.svg").write_text(drawn(shown(command)))
+        exec(compile(block, DOCUMENT.name, "exec"), scope)  # noqa: S102 - our own document
+    PICTURE.write_text(drawn(shown(COMMAND)))
 
 
 if __name__ == "__main__":
