@@ -355,6 +355,11 @@ def test_workers_that_died_between_epochs_cost_no_epoch(dataset, pipe):
     os.write(pipe[1], bytes(BATCHES))
     for worker in workers:
         worker.join()
+    # What they did not read would end their successors.
+    os.set_blocking(pipe[0], False)
+    with suppress(BlockingIOError):
+        os.read(pipe[0], BATCHES)
+    os.set_blocking(pipe[0], True)
     loader.timeout = loader._iterator._timeout = 0.2
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
         iter(loader)

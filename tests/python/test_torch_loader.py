@@ -544,6 +544,23 @@ def test_the_life_of_a_loader_is_logged(dataset, caplog):
     assert title != other
 
 
+def test_workers_name_their_loader_in_the_log(dataset, tmp_path):
+    log = logging.getLogger("dataset_rt")
+    handler, level = logging.FileHandler(tmp_path / "log"), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        list(loader_of(dataset, 4, 2, multiprocessing_context="fork"))
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+        handler.close()
+    lines = (tmp_path / "log").read_text().splitlines()
+    workers = [line for line in lines if ": worker " in line]
+    assert len(workers) == 2
+    assert len({line.split(": ")[0] for line in lines}) == 1
+
+
 def test_an_epoch_that_was_over_when_a_state_was_saved_is_read_again_with_a_warning(dataset):
     """The loop of a run that saved at the last batch, with an epoch number of its own."""
     loader = loader_of(dataset)

@@ -6,7 +6,6 @@ Reads nothing itself: PyTorch hands tasks to workers, and their batches back in 
 from __future__ import annotations
 
 import copy
-import itertools
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from dataset_rt.torch_faces.loader_dataset import LoaderDataset
 
 _LOGGER = logging.getLogger("dataset_rt")
-_NUMBERS = itertools.count(1)
 
 
 class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its classes are Any
@@ -59,7 +57,6 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         """See the class; `dataset` was made of `source`, for this loader alone."""
         _, _, _, drop_last = dataset._native.rank
         self._planned = _PlannedBatches(batch_size, drop_last)
-        self._title = _title_of(dataset)
         self._watch = SourceWatch(source, dataset)
         self._snapshot: CachedDataset | None = None
         self._newest: LoaderIterator | None = None
@@ -106,7 +103,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
             claimed,
             tasks=None if self.num_workers else tasks,
             snapshot=snapshot,
-            title=self._title,
+            title=self.dataset.title,
             epoch=self._note_start(claimed),
             in_order=is_in_order,
         )
@@ -202,7 +199,7 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         began = resumed if begin > start else "started: stream positions"
         _LOGGER.info(
             "%s: epoch %d %s [%d, %d), %d batches, rank %d of %d, %d workers",
-            self._title,
+            self.dataset.title,
             epoch,
             began,
             start,
@@ -242,13 +239,6 @@ class DatasetLoader(DataLoader):  # type: ignore[misc] # without PyTorch its cla
         unheard = self._watch.unheard(self.dataset)
         if unheard is not None:
             warnings.warn(unheard, stacklevel=level_of_caller())
-
-
-def _title_of(dataset: CachedDataset) -> str:
-    """Tell loaders of this process apart, in its log."""
-    first, *others = (path.name for path in dataset.cache_paths)
-    more = f" and {len(others)} more" if others else ""
-    return f"loader {next(_NUMBERS)} ({first}{more})"
 
 
 class _PlannedBatches:

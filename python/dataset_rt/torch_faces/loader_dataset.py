@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
     from dataset_rt.torch_faces.loader_iterator import LoaderIterator
 
 _LOGGER = logging.getLogger("dataset_rt")
+_NUMBERS = itertools.count(1)
 
 
 class LoaderDataset(CachedDataset):
     """A `CachedDataset` of its own for one loader: table, epoch and place in the stream.
 
     It is the loader's `dataset`: a new table is given to it by `loader.dataset.update_metadata`.
+
+    Attributes:
+        title: Names the loader in the log of its process.
     """
 
+    title: str
     _has_seeds: bool
     _for_workers: CachedDataset
     _reader: BatchReader | None
@@ -47,6 +53,7 @@ class LoaderDataset(CachedDataset):
         """Take over `dataset`, which nobody else uses."""
         own = cls.__new__(cls)
         own.__dict__.update(dataset.__dict__)
+        own.title = _next_title(dataset)
         own._has_seeds = has_seeds
         own._for_workers = dataset
         own._reader = None
@@ -123,7 +130,7 @@ class LoaderDataset(CachedDataset):
             if reader is None:
                 # In a forked worker.
                 reader = self._reader = self.reader_of(self._for_workers)
-                _note_start(self._for_workers)
+                _note_start(self.title, self._for_workers)
             return reader.read(indices)
         except Exception as error:  # noqa: BLE001 - the trainer raises it
             return LostBatch.of(indices.number, error)
@@ -132,13 +139,14 @@ class LoaderDataset(CachedDataset):
         """Be sent to a worker of the loader, or pickled as any other dataset."""
         if get_spawning_popen() is None or not self._starts_workers:
             return super().__reduce__()
-        return _DatasetToOpen, (pickle.dumps(self._for_workers), self._has_seeds)
+        return _DatasetToOpen, (self.title, pickle.dumps(self._for_workers), self._has_seeds)
 
 
 class _DatasetToOpen:
     """What a started worker gets: opened at the first batch, where an error reaches the trainer."""
 
-    def __init__(self, pickled: bytes, has_seeds: bool) -> None:
+    def __init__(self, title: str, pickled: bytes, has_seeds: bool) -> None:
+        self._title = title
         self._pickled = pickled
         self._has_seeds = has_seeds
         self._reader: BatchReader | None = None
@@ -154,15 +162,22 @@ class _DatasetToOpen:
             dataset: CachedDataset = pickle.loads(self._pickled)  # noqa: S301 - our parent made it
             # A copy follows nobody: what becomes of the parent's dataset is not its business.
             self._reader = BatchReader(dataset._native.copy(), has_seeds=self._has_seeds)
-            _note_start(dataset)
+            _note_start(self._title, dataset)
         return self._reader
 
 
-def _note_start(dataset: CachedDataset) -> None:
+def _next_title(dataset: CachedDataset) -> str:
+    first, *others = (path.name for path in dataset.cache_paths)
+    more = f" and {len(others)} more" if others else ""
+    return f"loader {next(_NUMBERS)} ({first}{more})"
+
+
+def _note_start(title: str, dataset: CachedDataset) -> None:
     worker = get_worker_info()
     if worker is not None:
         _LOGGER.info(
-            "loader worker %d of %d started: process %d, native threads %d",
+            "%s: worker %d of %d started: process %d, native threads %d",
+            title,
             worker.id,
             worker.num_workers,
             os.getpid(),
