@@ -448,4 +448,6 @@ def test_what_is_written_is_logged(runtime, tmp_path, caplog):
             0
         ].startswith("begins")
         assert any(text.startswith(f"source '{name}': {end}") for text in texts), texts
-    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    loud = [record.getMessage() for record in caplog.records if record.levelno != logging.INFO]
+    assert [text.partition(": failed")[0] for text in loud] == ["source 'c'"]
+    assert {record.levelno for record in caplog.records} == {logging.INFO, logging.ERROR}

@@ -128,7 +128,8 @@ class HuggingFaceSource(ColumnarImporter):
         return self._fingerprint_of(options, [], self._dataset._fingerprint)
 
     def _origin(self) -> Mapping[str, str]:
-        origin = {"dataset": str(getattr(self._dataset.info, "dataset_name", None))}
+        name = getattr(self._dataset.info, "dataset_name", None)
+        origin = {} if name is None else {"dataset": str(name)}
         for column, feature in (self._dataset.features or {}).items():
             names = getattr(feature, "names", None)
             if isinstance(names, list):
