@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataset_rt.arguments import AnyPath, to_names
-from dataset_rt.errors import DatasetRTError, InvalidInputError, SourceError
+from dataset_rt.errors import ConflictError, DatasetRTError, InvalidInputError, SourceError
 from dataset_rt.exporters.rows import IDENTITY, PAYLOAD
 from dataset_rt.results import CacheWriteError
 
@@ -137,6 +137,10 @@ def _stored_names(known: list[str], columns: object) -> dict[str, str]:
 
 def _raised(result: CacheWriteError) -> DatasetRTError:
     found = result.exception
+    if isinstance(found, ConflictError):
+        # To reuse a cache is for sources; a dataset has no fingerprint to know it by.
+        advice = "remove it or use from_cache_sources to reuse it"
+        return ConflictError(result.message.replace(advice, "give another name, or remove it"))
     # What iterating the dataset raised says more than that its iteration failed.
     if isinstance(found, DatasetRTError):
         return found
