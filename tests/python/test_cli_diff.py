@@ -230,3 +230,14 @@ def test_samples_that_one_side_lacks_are_passed_over(sizes):
         for rows, out in zip(sizes, lacking, strict=True)
     ]
     assert (found.compared, found.differing) == (len(kept[0] & kept[1]), 0)
+
+
+def test_a_date_beyond_every_calendar_is_said_as_a_count(runtime, tmp_path):
+    paths = []
+    for name, last in (("a", 2**31 - 1), ("b", 2**31 - 2)):
+        days = pa.array([0, last], pa.int32()).cast(pa.date32())
+        source = drt.ArrowSource(name, pa.table({"day": days, "payload": [b"x", b"y"]}))
+        paths.append(runtime.write_cache(source, tmp_path)[0].path)
+    found = call("diff", *paths)
+    assert found.code == 1
+    assert "1970-01-01 + 2,147,4" in found.out

@@ -307,7 +307,8 @@ def test_an_interrupted_import_says_what_is_kept(photos, tmp_path, monkeypatch):
     assert kept is not None, done.err
     assert 0 < int(kept[1]) < 310
     monkeypatch.chdir(tmp_path)
-    assert f"resumed {tmp_path}/caches/photos" in run(*command)
+    whole = f"{kept[1]} of 310 samples were there already"
+    assert f"resumed {tmp_path}/caches/photos  {whole}" in run(*command)
     assert "no sample is kept" in what_is_kept(tmp_path / "caches", "photos")
 
 

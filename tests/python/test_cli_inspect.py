@@ -289,3 +289,12 @@ def test_files_that_the_format_does_not_know_change_nothing(cache):
     assert call("inspect", cache, "--json").json == before
     shutil.rmtree(cache)
     assert call("inspect", cache).code == 1
+
+
+def test_the_files_named_are_all_that_lie_on_disk(cache):
+    """The manifest among them: the parts add up."""
+    document = call("inspect", cache, "--json").json
+    assert document["size_bytes"] == sum(file.stat().st_size for file in cache.rglob("*.*"))
+    manifest = (cache / "manifest.json").stat().st_size
+    said = " ".join(call("inspect", cache).lines)
+    assert f"manifest {manifest / 1000:.1f} kB" in said

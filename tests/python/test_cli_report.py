@@ -87,6 +87,7 @@ def test_a_damaged_cache_gets_a_report_as_far_as_it_can_be_read(runtime, tmp_pat
     assert f"dataset-rt repair {path} --dry-run" in page.text
     # Metadata is whole, and other pictures are.
     assert rows["label"][1:3] == ["0", "3"]
+    assert "metadata unreadable" not in page.text
     assert 0 < sum(tag == "img" for tag, _ in page.elements) < 12
     assert "shards/000001.arrow is damaged in block" in page.text
     assert directory_digest(path) == before
@@ -207,10 +208,13 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(cache, tmp_path):
     out.write_text("mine")
     found = call("report", cache, "-o", out)
     assert found.code == 1
-    assert "--overwrite" in found.err
+    assert "--overwrite replaces it" in found.err
+    assert "=True" not in found.err
     assert out.read_text() == "mine"
     assert call("report", cache, "-o", out, "--overwrite").code == 0
     assert out.read_text().startswith("<!DOCTYPE html>")
+    # The name that it had.
+    assert call("report", cache, "-o", out, "--force").code == 0
     assert [entry.name for entry in tmp_path.iterdir()] in (
         ["caches", "report.html"], ["report.html", "caches"]
     )  # fmt: skip
@@ -327,7 +331,7 @@ def test_write_report_says_what_is_wrong(cache, tmp_path):
     ):
         with pytest.raises(drt.InvalidInputError):
             drt.write_report(cache, tmp_path / "other.html", **wrong)
-    with pytest.raises(drt.ConflictError):
+    with pytest.raises(drt.ConflictError, match="overwrite=True replaces it"):
         drt.write_report(cache, written_report.path)
     shutil.rmtree(cache / "shards")
     found = drt.write_report(cache, written_report.path, overwrite=True)
@@ -372,15 +376,19 @@ def test_every_payload_is_looked_at_where_every_byte_is_read(runtime, tmp_path):
     assert "PNG in the 500 looked at" in made(path, tmp_path, "--level", "quick")[0].text
 
 
-def test_paths_of_provenance_are_left_out_and_the_command_runs(runtime, tmp_path):
+def test_paths_of_provenance_are_left_out_and_the_command_runs(runtime, tmp_path, monkeypatch):
     provenance = {"root": "/home/anna/photos", "paths": '["/home/anna/a.csv"]', "from": "a/b"}
     path = written(runtime, tmp_path, numbered(9), provenance=provenance)
     page, rows = made(path, tmp_path)
     assert "anna" not in page.text
     assert rows["from"] == ["a/b"]
+    assert "Dataset cache words" in page.text
+    moved = made(path.rename(tmp_path / "moved"), tmp_path)[0]
+    assert "Dataset cache in moved words" in moved.text
+    (tmp_path / "moved").rename(path)
     command = next(text for text in page.text.split("made by ") if text.startswith("dataset-rt"))
     words = shlex.split(command.partition(" dataset-rt 0")[0])[1:]
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert call(*words).code in {0, 1}
     assert call(*words, "--overwrite").code == 0
 

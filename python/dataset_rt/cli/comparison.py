@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
+from dataset_rt.inspection.values import plain_rows
+
 if TYPE_CHECKING:
-    from dataset_rt.inspection.values import plain_rows
-from dataset_rt.inspection.survivors import Runs
+    from dataset_rt.inspection.survivors import Runs
 
 PAYLOAD = "payload"
 

@@ -308,9 +308,8 @@ def _report(result: CacheWriteSuccess, source: CacheSource, writing: Writing) ->
         return
     kept = ""
     if result.status == "resumed":
-        kept = (
-            f"  {count(result.samples_reused)} of {counted(cache.num_samples, 'sample')} were kept"
-        )
+        whole = counted(cache.num_samples, "sample")
+        kept = f"  {count(result.samples_reused)} of {whole} were there already"
     show(
         line(f"{result.status} ", (path_text(result.path), "bold"), kept),
         styled(f"  {counted(cache.num_samples, 'sample')}, {size(size_bytes)} on disk"),

@@ -109,6 +109,7 @@ def _document(outcome: _Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "files_checked": report.files_checked,
         "bytes_checked": report.bytes_checked,
+        "is_complete": report.is_complete,
         "findings": [asdict(finding) for finding in report.findings],
         "samples_lost": outcome.integrity.lost(),
         "restorable": outcome.integrity.restorable(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -123,7 +123,8 @@ def _kinds(
 ) -> Kinds | Missing:
     """Look at all payloads where every byte is read anyway, else at some."""
     if level != "quick" or not side.is_whole:
-        return _tried(lambda: kinds_of_readable(side))
+        # On its own: metadata of samples whose payload is lost can still be read.
+        return _tried(lambda: kinds_of_readable(replace(side)))
     if isinstance(cache, Missing):
         return cache
     if isinstance(lengths, Missing):
