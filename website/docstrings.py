@@ -65,7 +65,10 @@ def _give_constructor(cls: griffe.Class) -> None:
     fields = [
         griffe.Parameter(name, annotation=field.annotation, kind=kind, default=field.value)
         for name, field in cls.members.items()
-        if field.is_attribute and field.annotation is not None and not name.startswith("_")
+        if field.is_attribute
+        and "property" not in field.labels
+        and field.annotation is not None
+        and not name.startswith("_")
     ]
     self_ = griffe.Parameter("self", kind=kinds.positional_or_keyword)
     made = griffe.Function("__init__", parameters=griffe.Parameters(self_, *fields), parent=cls)

@@ -208,7 +208,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(cache, tmp_path):
     out.write_text("mine")
     found = call("report", cache, "-o", out)
     assert found.code == 1
-    assert "--overwrite replaces it" in found.err
+    assert "replace it with --overwrite" in found.err
     assert "=True" not in found.err
     assert out.read_text() == "mine"
     assert call("report", cache, "-o", out, "--overwrite").code == 0
@@ -331,7 +331,7 @@ def test_write_report_says_what_is_wrong(cache, tmp_path):
     ):
         with pytest.raises(drt.InvalidInputError):
             drt.write_report(cache, tmp_path / "other.html", **wrong)
-    with pytest.raises(drt.ConflictError, match="overwrite=True replaces it"):
+    with pytest.raises(drt.ConflictError, match="replace it with overwrite=True"):
         drt.write_report(cache, written_report.path)
     shutil.rmtree(cache / "shards")
     found = drt.write_report(cache, written_report.path, overwrite=True)
