@@ -103,6 +103,10 @@ def test_a_missing_file_costs_what_it_costs(gone, runtime, tmp_path):
     assert "F01" in page.text
     assert gone in page.text
     assert rows["label"][0] == "large_utf8"
+    # Payloads have kinds where they can be read.
+    assert "this one alone" not in page.text
+    assert gone == "index.bin" or rows["PNG"][0] == ""
+    assert "Kinds could not be read" not in page.text
     if gone.startswith("shards"):
         lost = drt.repair_cache(path, dry_run=True).lost[0]
         assert f"of the {200 - lost.stop} rows that can be read" in page.text

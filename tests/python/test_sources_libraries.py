@@ -211,3 +211,8 @@ def test_a_missing_library_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("dataset_rt.sources.inputs.files.import_module", lambda name: without(name))
     with pytest.raises(ModuleNotFoundError, match="pip install array_record"):
         ArrayRecordSource("a", tmp_path)
+
+
+def test_a_dataset_without_a_name_has_none_in_its_provenance(datasets):
+    source = HuggingFaceSource("h", datasets.Dataset.from_dict(numbers(3)), payload="blob")
+    assert "dataset" not in source.provenance
