@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from cli_tools import call
 
@@ -54,3 +55,19 @@ def test_pictures_are_small_and_each_has_its_place():
         if name.endswith(".svg"):
             # Either the ground of the page shows, or both of its schemes are there.
             assert b'fill="none"' in content or b"prefers-color-scheme:dark" in content
+
+
+def test_what_the_guide_says_of_pandas_is_true(runtime, tmp_path):
+    pytest.importorskip("pandas", reason="see requirements/dev.in")
+    table = pa.table({"payload": [b"a", b"b", b"c"], "age": pa.array([1, None, 3])})
+    runtime.write_cache(dataset_rt.ArrowSource("ages", table), tmp_path)
+    dataset = dataset_rt.open_dataset(tmp_path / "ages")
+    table = dataset.get_metadata()
+    frame = table.to_pandas()
+    with pytest.raises(dataset_rt.InvalidInputError, match="age"):
+        dataset.update_metadata(frame)
+    dataset.update_metadata(frame.astype({"age": "Int64"}))
+    assert dataset.get_metadata().equals(table)
+    kept = table.to_pandas(use_pyarrow_extension_array=True).iloc[::-1]
+    dataset.update_metadata(kept)
+    assert dataset.get_metadata()["age"].to_list() == [3, None, 1]
