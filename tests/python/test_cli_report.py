@@ -218,7 +218,6 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(cache, tmp_path):
     assert call("report", cache, "-o", out, "--overwrite").code == 0
     assert out.read_text().startswith("<!DOCTYPE html>")
     # The name that it had.
-    assert call("report", cache, "-o", out, "--force").code == 0
     assert [entry.name for entry in tmp_path.iterdir()] in (
         ["caches", "report.html"], ["report.html", "caches"]
     )  # fmt: skip

@@ -103,7 +103,6 @@ def report(  # noqa: PLR0917 - options have names
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
-    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write one HTML file that shows a cache.
@@ -151,7 +150,7 @@ def report(  # noqa: PLR0917 - options have names
         write_bytes(page)
         raise typer.Exit(1 if troubles else 0)
     try:
-        made = written_report(cache, output, options, reading, overwrite=overwrite or force)
+        made = written_report(cache, output, options, reading, overwrite=overwrite)
     except ConflictError as error:
         raise ConflictError(in_words_of_options(str(error))) from error
     if as_json:
