@@ -231,6 +231,25 @@ def test_tables_of_other_libraries_are_accepted(dataset):
         assert rows(dataset) == list(range(48, -1, -2)), type(other)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([b""] * 50, pa.binary(0)),
+        pa.array([[]] * 50, pa.list_(pa.int8(), 0)),
+        pa.array([[b""]] * 50, pa.list_(pa.binary(0))),
+        pa.array([{"a": b""}] * 50, pa.struct({"a": pa.binary(0)})),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_extra_columns_without_width_are_refused_at_once(dataset, column):
+    table = dataset.get_metadata().to_arrow().append_column("extra", column)
+    with pytest.raises(drt.UnsupportedError, match='column "extra" has type .*cast the column'):
+        dataset.update_metadata(table)
+    codes = pa.DictionaryArray.from_arrays(pa.array([0] * 50), pa.array([b""], pa.binary(0)))
+    dataset.update_metadata(table.set_column(table.num_columns - 1, "extra", codes))
+    assert {sample.metadata["extra"] for sample in dataset} == {b""}
+
+
 def test_dates_come_back_from_pandas(runtime, tmp_path):
     pytest.importorskip("pandas")
     days = [date(1969, 12, 31), None, date(2024, 2, 29)]

@@ -105,6 +105,14 @@ fn check_shown(field: &Field) -> Result<()> {
     if field.name().is_empty() {
         return Err(Error::invalid("a column has an empty name; give it a name, or drop it"));
     }
+    if let Some(found) = without_width(field.data_type()) {
+        return Err(Error::unsupported(format!(
+            "column {:?} has type {}, and rows of {found} cannot be picked, since Arrow counts them \
+             by their bytes; cast the column to binary or a list, or drop it",
+            field.name(),
+            field.data_type()
+        )));
+    }
     match unshown(field.data_type()) {
         None => Ok(()),
         Some(found) => Err(Error::unsupported(format!(
@@ -135,6 +143,20 @@ fn unshown(data_type: &DataType) -> Option<&DataType> {
         D::Timestamp(_, Some(zone)) if check_zone(zone).is_err() => Some(data_type),
         D::Struct(fields) => fields.iter().find_map(|field| unshown(field.data_type())),
         D::Dictionary(_, values) => unshown(values),
+        _ => None,
+    }
+}
+
+/// The part of a type whose values take no room: kernels that gather rows give none of them.
+/// Dictionaries gather codes.
+fn without_width(data_type: &DataType) -> Option<&DataType> {
+    use DataType as D;
+    match data_type {
+        D::FixedSizeBinary(0) | D::FixedSizeList(_, 0) => Some(data_type),
+        D::List(item) | D::LargeList(item) | D::FixedSizeList(item, _) | D::Map(item, _) => {
+            without_width(item.data_type())
+        }
+        D::Struct(fields) => fields.iter().find_map(|field| without_width(field.data_type())),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampSecondType;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType};
 
 use super::super::column::add_variable_costs;
 use super::lengths::add_lengths;
@@ -269,9 +269,18 @@ fn first_beyond_milliseconds(array: &ArrayRef) -> Option<usize> {
         .find(|&i| seconds.is_valid(i) && seconds.value(i).checked_mul(1000).is_none())
 }
 
-fn cast_strict(
-    array: &ArrayRef,
-    to: &DataType,
-) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
-    cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
+/// Converts all of `array`, or none of it.
+fn cast_strict(array: &ArrayRef, to: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
+    let made =
+        cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })?;
+    // Kernels count rows by bytes, and find none where run-ends stand for values of no width.
+    if made.len() != array.len() {
+        return Err(ArrowError::CastError(format!(
+            "Arrow makes {} rows of {} from {}; cast it first",
+            made.len(),
+            array.len(),
+            array.data_type()
+        )));
+    }
+    Ok(made)
 }
