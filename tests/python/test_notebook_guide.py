@@ -69,7 +69,7 @@ def test_what_the_guide_says_of_pandas_is_true(runtime, tmp_path):
     with pytest.raises(dataset_rt.InvalidInputError, match="age"):
         dataset.update_metadata(frame)
     whole = frame.astype({"age": "Int64"})
-    with pytest.raises(dataset_rt.InvalidInputError, match='"heat".*found null; expected NaN'):
+    with pytest.raises(dataset_rt.InvalidInputError, match=r'"heat".*found null; expected NaN'):
         dataset.update_metadata(whole)
     dataset.update_metadata(whole.iloc[:2])
     assert dataset.get_metadata().equals(table[:2])
