@@ -119,12 +119,12 @@ def problems_of(site: Path) -> list[str]:
         for target in {*seen.links, *seen.fetched}:
             if not _is_elsewhere(target):
                 found += _dead(site, pages, path, target)
-        if path not in reachable and where.name != "404.html":
+        if path not in reachable:
             found.append(f"{where}: no link leads there from the front page")
         # Files that are shown because a page links to them have no place of their own.
-        if where.parts[0] != "files" and where.name != "404.html":
+        if where.parts[0] != "files":
             front = pages[site / "index.html"].in_navigation
-            if path not in {_file(site, site / "index.html", target) for target in front}:
+            if path not in {_file(site / "index.html", target) for target in front}:
                 found.append(f"{where}: not in the navigation")
     for style in site.rglob("*.css"):
         if FETCHED_BY_STYLE.search(style.read_text(encoding="utf-8")):
@@ -143,15 +143,15 @@ def _is_elsewhere(target: str) -> bool:
     return bool(parts.netloc) or parts.scheme not in {"", "file"}
 
 
-def _file(site: Path, page: Path, target: str) -> Path:
+def _file(page: Path, target: str) -> Path:
     path = unquote(urlsplit(target).path)
-    start = site if path.startswith("/") else page.parent
-    found = (start / path.lstrip("/")).resolve() if path else page
+    # A path from the root leads out of the site, which need not be at the root of its server.
+    found = (page.parent / path).resolve() if path else page
     return found / "index.html" if found.is_dir() else found
 
 
 def _dead(site: Path, pages: dict[Path, Seen], page: Path, target: str) -> list[str]:
-    file = _file(site, page, target)
+    file = _file(page, target)
     where = page.relative_to(site)
     if not file.is_file() or not file.is_relative_to(site):
         return [f"{where}: dead link {target}"]
@@ -167,7 +167,7 @@ def _reachable(site: Path, pages: dict[Path, Seen]) -> set[Path]:
     while pending:
         page = pending.pop()
         for target in pages[page].links:
-            file = page if _is_elsewhere(target) else _file(site, page, target)
+            file = page if _is_elsewhere(target) else _file(page, target)
             if file in pages and file not in found:
                 found.add(file)
                 pending.append(file)

@@ -33,7 +33,11 @@ NAMES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List every decision in the navigation, in the order of their numbers."""
+    """List every decision in the navigation, in the order of their numbers; make no 404 page.
+
+    Its links would begin at the root of a server, where this site need not be.
+    """
+    config.theme.static_templates.discard("404.html")
     section = _section(config.nav, "Decisions")
     for path in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
         section.append(f"decisions/{path.name}")

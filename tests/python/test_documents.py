@@ -1,5 +1,6 @@
 """Python blocks of documents run; files and tests that documents name exist."""
 
+import ast
 import doctest
 import re
 import shlex
@@ -145,6 +146,45 @@ def test_the_command_line_prints_what_its_document_says(tmp_path, monkeypatch):
         assert checker.check_output(expected, found.out, doctest.ELLIPSIS), found
         commands += 1
     assert commands > 5
+
+
+# What most readers have with the library; libraries by their names in an installation where these
+# differ; and calls that need one without importing it.
+EVERYWHERE = {"dataset_rt", "numpy", "polars", "pyarrow"}
+INSTALLED_AS = {"PIL": "pillow", "google": "protobuf", "sklearn": "scikit-learn"}
+CALLS = {
+    "ArrayRecordSource": "array_record",
+    "HuggingFaceSource": "datasets",
+    "payload_tensor": "torch",
+    "payload_tensors": "torch",
+    "plot": "plot",
+    "to_pandas": "pandas",
+    "to_torch_dataloader": "torch",
+    "to_torch_iterable_dataset": "torch",
+}
+
+
+def needs_of(page):
+    """What the blocks of a page need besides the library, as one would install it."""
+    found = set()
+    for block in blocks_of(page):
+        for statement in ast.walk(ast.parse(block)):
+            if isinstance(statement, ast.Import):
+                found.update(alias.name.partition(".")[0] for alias in statement.names)
+            elif isinstance(statement, ast.ImportFrom):
+                found.add(statement.module.partition(".")[0])
+            elif isinstance(statement, ast.Name | ast.Attribute):
+                name = statement.id if isinstance(statement, ast.Name) else statement.attr
+                found.update({CALLS[name]} if name in CALLS else ())
+    own_files = {name[1].removesuffix(".py") for name in map(FILE.match, blocks_of(page)) if name}
+    found -= EVERYWHERE | own_files | sys.stdlib_module_names
+    return {INSTALLED_AS.get(name, name) for name in found}
+
+
+@pytest.mark.parametrize("page", [page for page in markdown_pages() if needs_of(page)])
+def test_what_a_page_needs_is_named_above_its_first_block(page):
+    above = (ROOT / page).read_text().partition("```python")[0].lower()
+    assert {need for need in needs_of(page) if need not in above} == set()
 
 
 def test_every_markdown_file_names_existing_files():

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from cli_tools import call
@@ -59,15 +60,19 @@ def test_pictures_are_small_and_each_has_its_place():
 
 def test_what_the_guide_says_of_pandas_is_true(runtime, tmp_path):
     pytest.importorskip("pandas", reason="see requirements/dev.in")
-    table = pa.table({"payload": [b"a", b"b", b"c"], "age": pa.array([1, None, 3])})
+    stored = {"payload": [b"a", b"b", b"c"], "age": [1, None, 3], "heat": [0.5, 1.5, np.nan]}
+    table = pa.table(stored)
     runtime.write_cache(dataset_rt.ArrowSource("ages", table), tmp_path)
     dataset = dataset_rt.open_dataset(tmp_path / "ages")
     table = dataset.get_metadata()
     frame = table.to_pandas()
     with pytest.raises(dataset_rt.InvalidInputError, match="age"):
         dataset.update_metadata(frame)
-    dataset.update_metadata(frame.astype({"age": "Int64"}))
-    assert dataset.get_metadata().equals(table)
+    whole = frame.astype({"age": "Int64"})
+    with pytest.raises(dataset_rt.InvalidInputError, match=r'"heat".*found null; expected NaN'):
+        dataset.update_metadata(whole)
+    dataset.update_metadata(whole.iloc[:2])
+    assert dataset.get_metadata().equals(table[:2])
     kept = table.to_pandas(use_pyarrow_extension_array=True).iloc[::-1]
     dataset.update_metadata(kept)
-    assert dataset.get_metadata()["age"].to_list() == [3, None, 1]
+    assert dataset.get_metadata().equals(table[::-1])

@@ -36,6 +36,8 @@ def test_every_byte_of_a_derived_file_comes_back(cache, name):
         assert [(file.file, file.state) for file in report.files] == [(name, "restored")]
         assert directory_digest(cache) == before
     (cache / name).unlink()
+    with pytest.raises(drt.CorruptError, match=f"{name} is missing.*; many samples need it; what"):
+        drt.open_cache(cache)
     dry = drt.repair_cache(cache, dry_run=True)
     assert not dry
     assert not (cache / name).exists()

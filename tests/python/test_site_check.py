@@ -39,6 +39,8 @@ def test_a_sound_site_has_no_problems(site):
     [
         ('<a href="gone.html">x</a>', "dead link gone.html"),
         ('<a href="../outside.html">x</a>', "dead link"),
+        # Files have no root.
+        ('<a href="/index.html">x</a>', "dead link /index.html"),
         ('<a href="index.html#gone">x</a>', "no such place"),
         ('<a href="#gone">x</a>', "no such place"),
         ('<img src="gone.png" alt="words">', "dead link gone.png"),
@@ -63,11 +65,15 @@ def test_each_fault_is_found(site, html, problem):
 
 
 def test_pages_that_nobody_finds_are_found(site):
-    (site / "lost.html").write_text("<p>Here.</p>")
+    # A page of errors, too: whoever makes one makes its links fit.
+    for name in ("404.html", "lost.html"):
+        (site / name).write_text("<p>Here.</p>")
     assert check.problems_of(site) == [
-        "lost.html: no link leads there from the front page",
-        "lost.html: not in the navigation",
+        f"{name}: {problem}"
+        for name in ("404.html", "lost.html")
+        for problem in ("no link leads there from the front page", "not in the navigation")
     ]
+    (site / "404.html").unlink()
     (site / "files").mkdir()
     (site / "lost.html").rename(site / "files/shown.html")
     page = site / "other.html"
@@ -92,6 +98,30 @@ def test_a_style_sheet_fetches_nothing(site):
         ("S3", "faq.html"),
         ("NFS", "guides/clusters.html"),
         ("memory limit", "guides/clusters.html"),
+        ("imbalance", "guides/balancing.html"),
+        ("imbalanced", "guides/balancing.html"),
+        ("class imbalance", "guides/balancing.html"),
+        ("oversampling", "guides/balancing.html"),
+        ("undersampling", "guides/balancing.html"),
+        ("WeightedRandomSampler", "guides/balancing.html"),
+        ("cross-validation", "guides/subsets.html"),
+        ("k-fold", "guides/subsets.html"),
+        ("stratified", "guides/subsets.html"),
+        ("leakage", "guides/subsets.html"),
+        ("train test split", "guides/subsets.html"),
+        ("OHEM", "guides/hard-examples.html"),
+        ("hard negative mining", "guides/hard-examples.html"),
+        ("checkpoint", "guides/resume.html"),
+        ("preemption", "guides/resume.html"),
+        ("duplicates", "guides/notebooks.html"),
+        ("jupyter", "guides/notebooks.html"),
+        ("pandas", "guides/notebooks.html"),
+        ("pickle", "guides/records.html"),
+        ("multiprocessing", "preprocessing.html"),
+        ("augmentation", "training.html"),
+        ("bit rot", "repair.html"),
+        ("corrupt", "repair.html"),
+        ("reproducibility", "determinism.html"),
     ],
 )
 def test_the_search_answers_in_pages_that_are_opened_as_files(words, page, tmp_path):

@@ -8,8 +8,6 @@ _WORDS = (
     ('with trust="structure" (--unproven)', "with --unproven"),
     ("num_workers is ", "--workers is "),
     ("replace it with overwrite=True", "replace it with --overwrite"),
-    # Of a whole cache there is no single sample to tell it from.
-    ("many samples need it, not this one alone; what", "many samples need it; what"),
     ("remove it or use from_cache_sources to reuse it", "choose another name, or remove it"),
     ("repair_cache(dry_run=True)", "dataset-rt repair --dry-run"),
     ("repair_cache (dataset-rt repair)", "dataset-rt repair"),

@@ -30,8 +30,8 @@ use crate::format::manifest::{DIGESTS_FILE, INDEX_FILE, METADATA_FILE};
 pub(super) fn advice(name: &str) -> &'static str {
     match name {
         INDEX_FILE | METADATA_FILE | DIGESTS_FILE => {
-            "many samples need it, not this one alone; what it held may follow from the other \
-             files: repair_cache (dataset-rt repair) restores it, and names what is lost"
+            "many samples need it; what it held may follow from the other files: repair_cache \
+             (dataset-rt repair) restores it, and names what is lost"
         }
         _ => {
             "restore or rebuild the cache, or save the rest with salvage_cache (dataset-rt repair \
