@@ -30,8 +30,8 @@ def made(cache, directory, *arguments, code=0):
 
 
 def shares(page):
-    """Of each class: rows, stored, weight and drawn, as the table of shares has them."""
-    begin = next(i for i, row in enumerate(page.rows) if row[-3:] == ["stored", "weight", "drawn"])
+    """Of each class: rows, stored, due and drawn, as the table of shares has them."""
+    begin = next(i for i, row in enumerate(page.rows) if row[-3:] == ["stored", "due", "drawn"])
     found = {}
     for row in page.rows[begin + 1 :]:
         if len(row) != 6:
@@ -153,9 +153,23 @@ def test_shares_are_those_of_a_dataset_with_these_settings(runtime, tmp_path):
         for label in ("cat", "dog", "owl")
     }
     identities = Counter(sample.sample_id for sample in _again(path, weight))
-    assert (
-        f"{len(identities)} different rows, one up to {max(identities.values())} times" in page.text
-    )
+    assert f"{len(identities)} of 200 rows, one up to {max(identities.values())} times" in page.text
+    assert "due by weight" in page.text
+
+
+@pytest.mark.parametrize("sampling", ["permutation", "weighted_without_replacement"])
+def test_weights_ask_for_nothing_where_each_row_comes_once(runtime, tmp_path, sampling):
+    path = report_tools.pictures(runtime, tmp_path)
+    options = ("--balance", "label", "--sampling", sampling)
+    page, _ = made(path, tmp_path, *options)
+    for _, stored, due, drawn in shares(page).values():
+        assert stored == due == drawn
+    assert "due by rows" in page.text
+    assert "all 200 rows, each once. Weights change no" in page.text
+    page, _ = made(path, tmp_path, *options, "--draws", 50)
+    assert "50 of 200 rows, each once, 150 never" in page.text
+    assert ("due by" in page.text) is (sampling == "permutation")
+    assert ("no share is due" in page.text) is (sampling != "permutation")
 
 
 def _again(path, weight):

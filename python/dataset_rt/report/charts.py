@@ -6,6 +6,7 @@ import base64
 
 from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined, progress_bar
 from dataset_rt.inspection.column_stats import DISTINCT_MAX
+from dataset_rt.inspection.draws import Due
 from dataset_rt.report.facts import ClassShare, ColumnFacts, Histogram, PayloadFacts, SampleFacts
 from dataset_rt.text import count, counted, cut, share, size
 
@@ -109,14 +110,15 @@ def _remark(text: str) -> Markup:
     return element("div", {"class": "drt-key"}, text)
 
 
-def shares_table(column: str, shares: list[ClassShare]) -> Markup:
-    """Return the shares of classes: as bars in the rows and as drawn, as a mark by weight."""
-    longest = max(max(one.share_stored, one.share_drawn, one.share_expected) for one in shares)
+def shares_table(column: str, shares: list[ClassShare], due: Due) -> Markup:
+    """Return the shares of classes: as bars in the rows and as drawn, as a mark what is due."""
+    longest = max(max(one.share_stored, one.share_drawn, one.share_expected or 0) for one in shares)
+    names = ["stored", *([] if due is None else ["due"]), "drawn"]
     headings = [
         element("th", {}, content(column, _BAR_VALUE_CELLS)),
         element("th", {"class": "drt-right"}, "rows"),
         element("th", {}),
-        *(element("th", {"class": "drt-right"}, name) for name in ("stored", "weight", "drawn")),
+        *(element("th", {"class": "drt-right"}, name) for name in names),
     ]
     lines = [
         element(
@@ -132,31 +134,34 @@ def shares_table(column: str, shares: list[ClassShare]) -> Markup:
                     {},
                     _bar(one.share_stored / longest, "stored"),
                     _bar(one.share_drawn / longest, "drt-first"),
-                    element(
-                        "i",
-                        {
-                            "class": "tick",
-                            "style": f"left:{100 * one.share_expected / longest:.1f}%",
-                        },
-                    ),
+                    _tick(one.share_expected, longest),
                 ),
             ),
             *(
                 element("td", {"class": "drt-right"}, share(part))
                 for part in (one.share_stored, one.share_expected, one.share_drawn)
+                if part is not None
             ),
         )
         for one in shares
     ]
     head = element("thead", {}, element("tr", {}, *headings))
     table = element("table", {"class": "drt-table shares"}, head, element("tbody", {}, *lines))
-    keys = (("stored", "as stored"), ("drawn", "as drawn"), ("tick", "as the weights ask"))
+    keys = [("stored", "as stored"), ("drawn", "as drawn")]
+    if due is not None:
+        keys.append(("tick", f"due by {due}"))
     legend = element(
         "div",
         {"class": "keys"},
         *(element("span", {}, element("i", {"class": kind}), words) for kind, words in keys),
     )
     return joined(legend, element("div", {"class": "drt-scroll"}, table))
+
+
+def _tick(part: float | None, longest: float) -> Markup:
+    if part is None:
+        return Markup("")
+    return element("i", {"class": "tick", "style": f"left:{100 * part / longest:.1f}%"})
 
 
 def _bar(part: float, side: str) -> Markup:

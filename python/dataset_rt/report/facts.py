@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataset_rt.inspection.caches import Anatomy
+from dataset_rt.inspection.draws import Due
 from dataset_rt.inspection.integrity import Integrity
 from dataset_rt.inspection.kinds import Kinds
 from dataset_rt.inspection.lengths import Lengths
@@ -91,13 +92,13 @@ class ColumnsFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClassShare:
-    """What one value of a column has of the rows, of the weight and of the draws."""
+    """What one value of a column has of the rows and of the draws, and what is due, if anything."""
 
     value: str
     stored: int
     drawn: int
     share_stored: float
-    share_expected: float
+    share_expected: float | None
     share_drawn: float
 
 
@@ -109,6 +110,7 @@ class DrawFacts:
         by: Column whose values are the classes, if any.
         why: Why this one, or why none.
         weights: Where the weights are from, in words.
+        due: By what shares are due, as `inspection.draws.due_by` says.
         sampling: How positions become rows.
         seed: Of the order.
         rows: Rows of the table.
@@ -123,6 +125,7 @@ class DrawFacts:
     by: str | None
     why: str
     weights: str
+    due: Due
     sampling: str
     seed: int
     rows: int
