@@ -90,6 +90,10 @@ def test_a_damaged_cache_gets_a_report_as_far_as_it_can_be_read(runtime, tmp_pat
     assert "metadata unreadable" not in page.text
     assert 0 < sum(tag == "img" for tag, _ in page.elements) < 12
     assert "shards/000001.arrow is damaged in block" in page.text
+    told = call("report", path, "-o", tmp_path / "report.html", "--overwrite").lines
+    assert told[2].startswith(f"lost {number} samples: {lost[0].start} to")
+    assert not any("is damaged in block" in line for line in told)
+    assert f"dataset-rt report {path} -o FILE" in page.text
     assert directory_digest(path) == before
 
 

@@ -62,6 +62,16 @@ def test_counts_of_integers_are_exact(low, high):
     assert sum(found.counts) == len(values)
 
 
+@pytest.mark.parametrize("number", [13, 40, 41, 60, 97, 121, 365, 5000])
+def test_integers_that_come_alike_have_bars_alike(number):
+    """No bin holds more of them than another; the last is drawn as wide as it is."""
+    found = counted(list(range(number)))
+    (width,) = set(found.counts[:-1])
+    assert 13 <= len(found.counts) <= BINS
+    assert found.last_width == pytest.approx(found.counts[-1] / width)
+    assert found.last_width > 0.25
+
+
 def test_outliers_are_counted_beside_it():
     values = [*np.random.default_rng(2).normal(0, 1, 5000), 1e12, 1e13, -1e300]
     found = counted(values)

@@ -28,7 +28,7 @@ def column_card(column: ColumnFacts) -> Markup:
     )
     parts = [heading, element("div", {"class": "drt-key"}, ", ".join(_summary(column)))]
     if column.histogram is not None:
-        parts.append(histogram_chart(column.histogram, "value"))
+        parts.append(histogram_chart(column.histogram, "row"))
     elif column.top:
         parts.append(_top(column))
     if column.nulls and column.values:
@@ -79,7 +79,12 @@ def histogram_chart(found: Histogram, noun: str) -> Markup:
     """Return a histogram, and how many of what it counts lie outside."""
     edges = found.edges
     bins = [Bin(i, i + 1, number) for i, number in enumerate(found.counts)]
-    drawn = histogram(bins, form=lambda place: edges[int(place)], noun=noun)
+    drawn = histogram(
+        bins,
+        form=lambda place: edges[int(place)],
+        noun=noun,
+        last_width=found.last_width,
+    )
     drawn = joined(_remark(f"highest bar: {counted(max(found.counts), noun)}"), drawn)
     outliers = []
     if found.below:
