@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined, progress_bar
 from dataset_rt.inspection.column_stats import DISTINCT_MAX
@@ -14,6 +15,9 @@ _NAME_CELLS_MAX = 60
 _BAR_VALUE_CELLS = 32
 _FIELD_CELLS_MAX = 40
 _LINE_CELLS_MAX = 1200
+_MOMENT = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?P<time> [0-9:.]+)?(?P<offset>[+-][0-9]{2}:[0-9]{2})?"
+)
 TINY = 64
 """Pixels up to which a picture is drawn larger than it is, each pixel a square."""
 
@@ -188,12 +192,29 @@ def sample_card(sample: SampleFacts) -> Markup:
         about.append(element("div", {"class": "drt-bad"}, "metadata unreadable"))
     elif sample.metadata:
         pairs = (
-            joined(element("dt", {}, cut(name, _FIELD_CELLS_MAX)), element("dd", {}, value))
+            joined(
+                element("dt", {}, cut(name, _FIELD_CELLS_MAX)), element("dd", {}, _breaking(value))
+            )
             for name, value in sample.metadata
         )
         about.append(element("dl", {}, *pairs))
     inner = element("div", {"class": "about"}, *about)
     return element("div", {"class": "sample"}, _face(payload), inner)
+
+
+def _breaking(value: str) -> Markup:
+    """Return a value that breaks between date, time and offset, where it has to break."""
+    found = _MOMENT.fullmatch(value)
+    if found is None:
+        return content(value)
+    parts = [_whole(found["date"]), content(found["time"] or "")]
+    if found["offset"]:
+        parts += [element("wbr"), _whole(found["offset"])]
+    return joined(*parts)
+
+
+def _whole(text: str) -> Markup:
+    return element("span", {"class": "whole"}, text)
 
 
 def _face(payload: PayloadFacts) -> Markup:
