@@ -114,7 +114,9 @@ def value_text(value: Any, cells_max: int = VALUE_CELLS_MAX) -> str:
         return f"{value:.6g}"
     if isinstance(value, datetime):
         return value.isoformat(" ")
-    return cut(safe(str(value)), cells_max)
+    # As Arrow and JSON write them.
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return cut(safe(text), cells_max)
 
 
 def json_value(value: Any) -> Any:

@@ -30,8 +30,8 @@ def made(cache, directory, *arguments, code=0):
 
 
 def shares(page):
-    """Of each class: rows, stored, weight and drawn, as the table of shares has them."""
-    begin = next(i for i, row in enumerate(page.rows) if row[-3:] == ["stored", "weight", "drawn"])
+    """Of each class: rows, stored, due and drawn, as the table of shares has them."""
+    begin = next(i for i, row in enumerate(page.rows) if row[-3:] == ["stored", "due", "drawn"])
     found = {}
     for row in page.rows[begin + 1 :]:
         if len(row) != 6:
@@ -90,6 +90,10 @@ def test_a_damaged_cache_gets_a_report_as_far_as_it_can_be_read(runtime, tmp_pat
     assert "metadata unreadable" not in page.text
     assert 0 < sum(tag == "img" for tag, _ in page.elements) < 12
     assert "shards/000001.arrow is damaged in block" in page.text
+    told = call("report", path, "-o", tmp_path / "report.html", "--overwrite").lines
+    assert told[2].startswith(f"lost {number} samples: {lost[0].start} to")
+    assert not any("is damaged in block" in line for line in told)
+    assert f"dataset-rt report {path} -o FILE" in page.text
     assert directory_digest(path) == before
 
 
@@ -152,9 +156,23 @@ def test_shares_are_those_of_a_dataset_with_these_settings(runtime, tmp_path):
         for label in ("cat", "dog", "owl")
     }
     identities = Counter(sample.sample_id for sample in _again(path, weight))
-    assert (
-        f"{len(identities)} different rows, one up to {max(identities.values())} times" in page.text
-    )
+    assert f"{len(identities)} of 200 rows, one up to {max(identities.values())} times" in page.text
+    assert "due by weight" in page.text
+
+
+@pytest.mark.parametrize("sampling", ["permutation", "weighted_without_replacement"])
+def test_weights_ask_for_nothing_where_each_row_comes_once(runtime, tmp_path, sampling):
+    path = report_tools.pictures(runtime, tmp_path)
+    options = ("--balance", "label", "--sampling", sampling)
+    page, _ = made(path, tmp_path, *options)
+    for _, stored, due, drawn in shares(page).values():
+        assert stored == due == drawn
+    assert "due by rows" in page.text
+    assert "all 200 rows, each once. Weights change no" in page.text
+    page, _ = made(path, tmp_path, *options, "--draws", 50)
+    assert "50 of 200 rows, each once, 150 never" in page.text
+    assert ("due by" in page.text) is (sampling == "permutation")
+    assert ("no share is due" in page.text) is (sampling != "permutation")
 
 
 def _again(path, weight):

@@ -53,6 +53,30 @@ def test_a_permutation_draws_each_row_once(runtime, tmp_path):
     assert all(entry["drawn"] == entry["stored"] for entry in document["shares"])
 
 
+@pytest.mark.parametrize("sampling", ["permutation", "weighted_without_replacement"])
+def test_weights_ask_for_nothing_where_each_row_comes_once(runtime, tmp_path, sampling):
+    path = written(runtime, tmp_path, unbalanced())
+    options = ("--balance", "label", "--sampling", sampling)
+    for n in (400, 800):
+        document = call("sample", path, *options, "-n", n, "--json").json
+        for entry in document["shares"]:
+            assert entry["share_expected"] == entry["share_stored"] == entry["share_drawn"]
+    whole = call("sample", path, *options)
+    assert whole.lines[1].endswith("; all 400 rows, each once")
+    assert whole.lines[2].startswith("weights change no")
+    part = call("sample", path, *options, "-n", 100)
+    assert part.lines[1].endswith("; 100 of 400 rows, each once, 300 never")
+    document = call("sample", path, *options, "-n", 100, "--json").json
+    if sampling == "permutation":
+        assert by_value(document)["few"]["share_expected"] == pytest.approx(0.1)
+    else:
+        # Heavy rows come earlier: more than a tenth, and no share that is due.
+        assert by_value(document)["few"]["share_drawn"] > 0.2
+        assert by_value(document)["few"]["share_expected"] is None
+        assert "label samples stored drawn" in part.lines
+        assert "no share is due" in part.out
+
+
 def test_shares_are_shown_beside_each_other(runtime, tmp_path):
     path = written(runtime, tmp_path, unbalanced())
     found = call("sample", path, "--balance", "label")

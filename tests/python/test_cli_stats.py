@@ -1,6 +1,7 @@
 """`dataset-rt stats`: numbers that agree with the data, from bounded memory."""
 
 import random
+from datetime import UTC, datetime, timedelta
 from math import isnan
 
 import polars as pl
@@ -189,8 +190,8 @@ def test_what_alternates_is_seen_as_it_is(runtime, tmp_path):
 def test_what_is_not_all_is_not_said_to_be_all(runtime, tmp_path):
     samples = [(b"", {"flag": i == 7}) for i in range(5000)]
     found = call("stats", written(runtime, tmp_path, samples))
-    assert any(line.startswith("False 4,999 >99.9%") for line in found.lines)
-    assert any(line.startswith("True 1 <0.1%") for line in found.lines)
+    assert any(line.startswith("false 4,999 >99.9%") for line in found.lines)
+    assert any(line.startswith("true 1 <0.1%") for line in found.lines)
 
 
 def test_lists_are_of_what_comes_again_and_again(runtime, tmp_path):
@@ -233,3 +234,25 @@ def test_dates_beyond_every_calendar_are_said_as_counts(runtime, tmp_path):
     rows = call("head", result.path, "--json", "-n", 2).json["samples"]
     assert rows[0]["metadata"]["day"] == "1970-01-01 + 2,147,483,647 days"
     assert rows[1]["metadata"]["day"] == "1970-01-01"
+
+
+def test_times_are_never_cut_to_the_same_in_a_narrow_terminal(runtime, tmp_path):
+    begin = datetime(2024, 1, 1, 0, 7, tzinfo=UTC)
+    samples = [
+        (b"", {"taken_at_the_clinic": begin + timedelta(minutes=i), "is_old": i % 3 == 0})
+        for i in range(1000)
+    ]
+    path = written(runtime, tmp_path, samples)
+    wide = call("stats", path)
+    assert "taken_at_the_clinic 2024-01-01 04:16:00 2024-01-01 08:26:00" in " ".join(wide.lines)
+    for columns in (80, 100):
+        narrow = call("stats", path, columns=columns)
+        assert all(len(line) <= columns for line in narrow.out.splitlines())
+        assert "\u2026" not in narrow.out
+        names = [line for line in narrow.lines if line.startswith("taken_at_the_")]
+        assert len(names) == 2
+        words = narrow.out.split()
+        for time in ("00:07:00", "16:46:00", "04:16:00", "08:26:00", "12:36:00"):
+            assert time in words
+    assert any(line.startswith("false 666 66.6%") for line in wide.lines)
+    assert any(line.startswith("is_old bool 0 2 false 0.334 true") for line in wide.lines)

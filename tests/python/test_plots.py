@@ -308,13 +308,29 @@ def test_draws_are_the_samples_that_training_gets(runtime, caches, weighted, sam
     chart = dataset.plot.draws("label", n)
     assert (dataset.state_dict(), dataset.epoch, len(dataset)) == before
     table = dataset.get_metadata()
-    by = pl.len() if sampling in {"permutation", None} else pl.col("weight").sum()
+    by = pl.col("weight").sum() if sampling == "multinomial" else pl.len()
     due = table.group_by(pl.col("label").fill_null("null")).agg(share=by.cast(pl.Float64))
     due = due.with_columns(pl.col("share") / pl.col("share").sum())
-    name = "due by rows" if sampling in {"permutation", None} else "due by weight"
-    assert of(chart, name) == pytest.approx(dict(due.rows()))
+    if sampling == "weighted_without_replacement":
+        assert "no share is due" in " ".join(chart.to_dict()["title"]["subtitle"])
+    else:
+        name = "due by weight" if sampling == "multinomial" else "due by rows"
+        assert of(chart, name) == pytest.approx(dict(due.rows()))
     found = of(chart, "drawn")
     assert found == pytest.approx(missing_are_none(shares_of(delivered(dataset, n)), found))
+
+
+def test_whole_cycles_without_replacement_are_due_by_rows(runtime, caches, weighted):
+    options = {"sampling": "weighted_without_replacement", "shuffle": True}
+    dataset = opened(runtime, caches, **options)
+    is_even = dataset.plot.draws("label", 7)
+    assert {"due by rows", "drawn"} == set(drawn(is_even)["kind"])
+    dataset.update_metadata(weighted.get_metadata())
+    for cycles in (1, 2):
+        chart = dataset.plot.draws("label", cycles * dataset.get_metadata().height)
+        assert of(chart, "due by rows") == pytest.approx(of(chart, "drawn"))
+    part = drawn(dataset.partition(0, 2).plot.draws("label", dataset.get_metadata().height))
+    assert set(part["kind"]) == {"drawn"}
 
 
 def test_draws_go_on_within_an_epoch(weighted):

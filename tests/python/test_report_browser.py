@@ -17,7 +17,22 @@ import dataset_rt as drt
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
 
 ELEMENTS = {"html", "head", "meta", "title", "style", "body", "main", "header", "section", "footer"}
-ELEMENTS |= {"div", "span", "p", "h1", "h2", "h3", "code", "pre", "b", "i", "img", "bdi", "br"}
+ELEMENTS |= {
+    "div",
+    "span",
+    "p",
+    "h1",
+    "h2",
+    "h3",
+    "code",
+    "pre",
+    "b",
+    "i",
+    "img",
+    "bdi",
+    "br",
+    "wbr",
+}
 ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "details", "summary"}
 ELEMENTS |= {"svg", "rect"}
 

@@ -17,9 +17,13 @@ import dataset_rt as drt
 from dataset_rt.inspection import column_stats
 from dataset_rt.inspection.positions import spread
 from dataset_rt.inspection.values import edge_text, text_of
+from dataset_rt.report.charts import sample_card
+from dataset_rt.report.facts import SampleFacts
 from dataset_rt.report.histograms import BINS, histogram_of
 from dataset_rt.report.images import MIME, SIDE_MAX, image_size, picture_of
 from dataset_rt.report.samples import payload_facts
+
+DATE = '<span class="whole">2024-01-01</span>'
 
 
 def counted(values, pieces=1, dtype=None):
@@ -60,6 +64,31 @@ def test_counts_of_integers_are_exact(low, high):
             edges[i] <= value < edges[i + 1] or (is_last and value == high) for value in values
         )
     assert sum(found.counts) == len(values)
+
+
+@pytest.mark.parametrize("number", [13, 40, 41, 60, 97, 121, 365, 5000])
+def test_integers_that_come_alike_have_bars_alike(number):
+    """No bin holds more of them than another; the last is drawn as wide as it is."""
+    found = counted(list(range(number)))
+    (width,) = set(found.counts[:-1])
+    assert 13 <= len(found.counts) <= BINS
+    assert found.last_width == pytest.approx(found.counts[-1] / width)
+    assert found.last_width > 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("2024-01-01 06:59:00+00:00", f'{DATE} 06:59:00<wbr/><span class="whole">+00:00</span>'),
+        ("2024-01-01 06:59:00.5-03:30", ' 06:59:00.5<wbr/><span class="whole">-03:30</span>'),
+        ("2024-01-01 06:59:00", f"<dd>{DATE} 06:59:00</dd>"),
+        ("2024-01-01", f"<dd>{DATE}</dd>"),
+        ("<i>2024-01-01", "<dd>&lt;i&gt;2024-01-01</dd>"),
+    ],
+)
+def test_a_time_breaks_between_its_parts_and_not_within(text, drawn):
+    payload = payload_facts(memoryview(b""), 0)
+    assert drawn in sample_card(SampleFacts(1, [("taken_at", text)], payload))
 
 
 def test_outliers_are_counted_beside_it():

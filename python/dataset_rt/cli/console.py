@@ -147,7 +147,8 @@ def table(
     for row in cells_of:
         for heading, cell in zip(columns, row, strict=True):
             if heading.removeprefix(">") in flexible:
-                cell.no_wrap = True
+                # A cell that says that it may wrap is not cut.
+                cell.no_wrap = cell.no_wrap is not False
         grid.add_row(*(row[i] for i in used))
     return Padding(grid, (0, 0, 0, 2), expand=False)
 

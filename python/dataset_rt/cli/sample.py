@@ -8,7 +8,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.console import bar, line, show, show_json, styled, table
+from dataset_rt.cli.console import bar, line, paragraph, show, show_json, styled, table
 from dataset_rt.cli.options import (
     CachesArgument,
     JsonOption,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dataset_rt.dataset import CachedDataset
+    from dataset_rt.inspection.draws import Due
 
 _CLASSES_SHOWN = 24
 _BAR_CELLS = 20
@@ -71,9 +72,10 @@ def sample(  # noqa: PLR0917 - options have names
     """Preview a weighted draw: which classes would come how often.
 
     Draws exactly what a CachedDataset with these settings reads in its first epoch, and shows the
-    shares of classes as stored, as the weights ask for, and as drawn. No payload is read.
+    shares of classes as stored, as expected, and as drawn. Expected is what the weights ask for;
+    where a sampling takes each row once an epoch, it is the share of the rows. No payload is read.
     """
-    from dataset_rt.inspection.draws import draw  # noqa: PLC0415 - Polars
+    from dataset_rt.inspection.draws import draw, due_by  # noqa: PLC0415 - Polars
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - Polars and pydantic
 
     if balance and weight_by:
@@ -88,6 +90,12 @@ def sample(  # noqa: PLR0917 - options have names
         dataset.set_epoch_len(n)
     with counting("drawing", len(dataset)) as on_progress:
         drawn = draw(dataset, metadata, on_progress)
+    due = due_by(
+        dataset.reader_config,
+        metadata.height,
+        len(dataset),
+        is_equal=metadata["weight"].min() == metadata["weight"].max(),
+    )
     document = {
         "caches": [str(path) for path in dataset.cache_paths],
         "seed": seed,
@@ -100,7 +108,8 @@ def sample(  # noqa: PLR0917 - options have names
         "drawn": len(dataset),
         "rows_drawn": int((drawn > 0).sum()),
         "most_often": int(drawn.max() or 0),  # type: ignore[arg-type]
-        "shares": None if column is None else _shares(metadata, drawn, column),
+        "expected_by": due,
+        "shares": None if column is None else _shares(metadata, drawn, column, due),
     }
     if as_json:
         show_json(document)
@@ -108,12 +117,12 @@ def sample(  # noqa: PLR0917 - options have names
         show(*_drawn(document))
 
 
-def _shares(table: pl.DataFrame, drawn: pl.Series, column: str) -> list[dict[str, Any]]:
+def _shares(table: pl.DataFrame, drawn: pl.Series, column: str, due: Due) -> list[dict[str, Any]]:
     from dataset_rt.inspection.draws import shares_of  # noqa: PLC0415 - Polars
     from dataset_rt.inspection.values import plain_value  # noqa: PLC0415 - Polars
 
     dtype = table.schema[column]
-    shares = shares_of(table, drawn, column)
+    shares = shares_of(table, drawn, column, due)
     return [one | {"value": plain_value(one["value"], dtype)} for one in shares]
 
 
@@ -139,23 +148,26 @@ def _stored(table: pl.DataFrame) -> list[str]:
 
 
 def _drawn(document: dict[str, Any]) -> list[RenderableType]:
-    never = document["rows"] - document["rows_drawn"]
+    from dataset_rt.inspection.draws import due_words, rows_words  # noqa: PLC0415 - Polars
+
     weights = "all weights equal"
     if document["balance"]:
         weights = f"balanced by {document['balance']}"
     elif document["weight_by"]:
         weights = f"weights from {document['weight_by']}"
-    rows = (
-        f"{count(document['rows_drawn'])} of {count(document['rows'])} rows, one up to "
-        f"{document['most_often']} times, {count(never)} never"
-    )
+    rows = rows_words(*(document[key] for key in ("rows", "rows_drawn", "drawn", "most_often")))
+    sampling = document["sampling"]
+    is_weighed = document["balance"] or document["weight_by"]
+    remark = due_words(sampling, document["expected_by"]) if is_weighed else ""
     parts: list[RenderableType] = [
         line(
             (", ".join(path_text(path) for path in document["caches"]), "bold"),
             f"  {counted(document['drawn'], 'sample')} drawn, {weights}",
         ),
-        line((f"  seed {document['seed']}, {document['sampling']}; {rows}", "dim")),
+        line((f"  seed {document['seed']}, {sampling}; {rows}", "dim")),
     ]
+    if remark:
+        parts.append(paragraph(remark, "yellow"))
     if document["shares"] is None:
         return [
             *parts,
@@ -172,14 +184,16 @@ def _shares_table(shares: list[dict[str, Any]], column: str) -> list[RenderableT
             value_text(entry["value"], 28),
             count(entry["stored"]),
             share(entry["share_stored"]),
-            share(entry["share_expected"]),
+            "" if entry["share_expected"] is None else share(entry["share_expected"]),
             share(entry["share_drawn"]),
             styled(bar(entry["share_drawn"] / largest, _BAR_CELLS), "blue"),
         )
         for entry in shares[:_CLASSES_SHOWN]
     ]
     name = value_text(column, 28)
-    headings = (name, ">samples", ">stored", ">expected", ">drawn", "")
+    # A column without heading is left out when it is empty.
+    expected = "" if shares[0]["share_expected"] is None else ">expected"
+    headings = (name, ">samples", ">stored", expected, ">drawn", "")
     parts = [table(headings, rows, flexible=(name,))]
     if len(shares) > _CLASSES_SHOWN:
         parts.append(

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from dataset_rt.cli.console import bar, heading, line, paragraph, show, show_json, styled, table
+from dataset_rt.cli.console import (
+    bar,
+    heading,
+    line,
+    paragraph,
+    show,
+    show_json,
+    styled,
+    table,
+    width,
+)
 from dataset_rt.cli.options import CacheArgument, ColumnsOption, JsonOption, stored_columns
 from dataset_rt.cli.progress import counting
 from dataset_rt.inspection.caches import open_existing
@@ -27,6 +38,7 @@ _TOP_SHOWN = 5
 _TOP_COLUMNS_SHOWN = 12
 _BAR_CELLS = 24
 _KINDS_SHOWN = 12
+_WIDE, _NARROW_NAME = 100, 16
 
 
 def stats(
@@ -173,12 +185,13 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
     from dataset_rt.inspection.column_stats import DISTINCT_MAX  # noqa: PLC0415 - Polars
 
     rows = []
+    cells_max = 24 if width() >= _WIDE else _NARROW_NAME
     for column in found:
         nulls = column.nulls + column.nans
         distinct = f">{count(DISTINCT_MAX)}" if column.distinct is None else count(column.distinct)
         rows.append(
             (
-                cut(column.name, 24),
+                cut(column.name, cells_max),
                 styled(column.type, "cyan"),
                 styled("0", "dim") if not nulls else share(nulls / column.rows),
                 distinct,
@@ -188,7 +201,7 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
             )
         )
     headings = ("column", "type", ">nulls", ">distinct", ">min", ">mean", ">max")
-    return table(headings, rows, flexible=("min", "max"))
+    return table(headings, rows, flexible=("min", "max"), folding=("type",))
 
 
 def _mean(mean: float) -> str:
@@ -197,7 +210,15 @@ def _mean(mean: float) -> str:
 
 
 def _edge(column: ColumnStats, value: Any) -> Text | str:
-    return "" if value is None else _text(column, value, 20)
+    from dataset_rt.inspection.values import plain_value  # noqa: PLC0415 - Polars
+
+    if value is None:
+        return ""
+    text = _text(column, value, 20)
+    if not isinstance(plain := plain_value(value, column.dtype), datetime):
+        return text
+    # The type says the zone. A date and its time may stand below each other, but are never cut.
+    return Text(plain.replace(tzinfo=None).isoformat(" "), no_wrap=False, overflow="fold")
 
 
 def _text(column: ColumnStats, value: Any, cells_max: int) -> str:
@@ -214,7 +235,7 @@ def _quartiles(found: list[ColumnStats]) -> list[RenderableType]:
         if quartiles is not None and column.min != column.max:
             rows.append((cut(column.name, 24), *(_edge(column, value) for value in quartiles)))
     headings = ("column", ">25%", ">median", ">75%")
-    return [Text(), table(headings, rows, flexible=headings[:1])] if rows else []
+    return [Text(), table(headings, rows, flexible=("25%", "median", "75%"))] if rows else []
 
 
 def _top_tables(found: list[ColumnStats], top: int | None) -> list[RenderableType]:

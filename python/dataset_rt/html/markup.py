@@ -12,7 +12,7 @@ VALUE_CELLS_MAX = 80
 """Width of one value, in characters of a terminal; what is longer is cut, and ends with `...`."""
 
 _TIP_LETTERS_MAX = 400
-_VOID = frozenset({"br", "hr", "img", "col", "meta", "link", "rect"})
+_VOID = frozenset({"br", "hr", "img", "col", "meta", "link", "rect", "wbr"})
 
 
 class Markup(str):

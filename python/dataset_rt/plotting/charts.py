@@ -147,17 +147,22 @@ def draws_chart(found: Draw, column: str, dataset: CachedDataset) -> alt.Chart:
     """Return pairs of bars: what is due to each value, and what was drawn."""
     name = cut(safe(column), _NAME_CELLS_MAX)
     config = dataset.reader_config
-    is_weighted = config.shuffle and config.sampling != "permutation"
-    due = "due by weight" if is_weighted else "due by rows"
     mode = f"seed {config.seed}, {config.sampling}" if config.shuffle else "table order"
     end = found.begin + found.drawn
+    subtitles = [f"{mode.replace('_', ' ')}, stream from {count(found.begin)} to {count(end)}"]
+    kinds = [("drawn", "drawn", _DRAWN)]
+    if found.due is None:
+        subtitles.append("no share is due here: heavy rows come earlier in a cycle")
+    else:
+        colour = _DUE if found.due == "weight" else _ROWS
+        kinds = [("expected", f"due by {found.due}", colour), *kinds]
     return _bars(
         found.shares,
-        [("expected", due, _DUE if is_weighted else _ROWS), ("drawn", "drawn", _DRAWN)],
+        kinds,
         title=f"Draws of {name}: {counted(found.drawn, 'sample')}",
         name=name,
         axis="share of the samples",
-        subtitles=[f"{mode.replace('_', ' ')}, stream from {count(found.begin)} to {count(end)}"],
+        subtitles=subtitles,
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.inspection.active_sizes import ActiveSizes
+from dataset_rt.inspection.draws import Due, due_by
 from dataset_rt.inspection.values import text_of
 from dataset_rt.plotting.bins import Bins
 from dataset_rt.text import count, value_text
@@ -75,11 +76,13 @@ class Draw(NamedTuple):
         shares: `rows`, `samples` (drawn), and the shares `expected` and `drawn`.
         begin: First position of the stream that was drawn.
         drawn: Samples drawn.
+        due: By what `expected` is due; without anything, it is that of the rows and says nothing.
     """
 
     shares: Shares
     begin: int
     drawn: int
+    due: Due
 
 
 def weight_histogram(dataset: CachedDataset) -> Histogram:
@@ -139,17 +142,24 @@ def draw_shares(dataset: CachedDataset, column: str, n: int) -> Draw:
     expected = _of_values(dataset, column)
     begin = dataset._native.next_window()[1]
     drawn = _counted(_drawn(dataset, column, n), column, _summed)
-    config = dataset.reader_config
-    # In these orders each row comes once a cycle, whatever it weighs.
-    is_weighted = config.shuffle and config.sampling != "permutation"
-    due = pl.col("weight" if is_weighted else "rows")
+    by = _due_by(dataset, int(expected["rows"].sum()), begin, n)
+    due = pl.col(by or "rows")
     shares = (
         expected.join(drawn.rename({"rows": "samples"}), on="value", how="left", nulls_equal=True)
         .with_columns(pl.col("samples").fill_null(0))
         .with_columns(expected=due / due.sum(), drawn=pl.col("samples") / n)
         .drop("weight")
     )
-    return Draw(_labelled(shares, "expected"), begin, n)
+    return Draw(_labelled(shares, "expected" if by else "rows"), begin, n, by)
+
+
+def _due_by(dataset: CachedDataset, rows: int, begin: int, n: int) -> Due:
+    _, world_size, _, _ = dataset._native.rank
+    # The share of a rank is a part of each cycle.
+    due = due_by(dataset.reader_config, rows, n if world_size == 1 else 1, begin=begin)
+    if due is None and len({x for one in _weights(dataset) for x in (one.min(), one.max())}) == 1:
+        return "rows"
+    return due
 
 
 def _drawn(dataset: CachedDataset, column: str, n: int) -> Iterator[pl.DataFrame]:

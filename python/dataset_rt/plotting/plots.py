@@ -99,8 +99,10 @@ class DatasetPlots:
 
         The samples are those that the next iterators read, from where the stream stands, and only
         of this rank if it is a share; the stream is not moved. Due is the share of the weight,
-        but in table order and for `sampling="permutation"` that of the rows, since each comes
-        once a cycle there. Drawing costs time in proportion to `n`, not memory.
+        but that of the rows in table order, for `sampling="permutation"`, and for whole cycles of
+        `"weighted_without_replacement"`: each comes once a cycle there. Of a part of such a
+        cycle no share is due, unless all weights are equal: only drawn is shown. Drawing costs
+        time in proportion to `n`, not memory.
 
         Args:
             column: A stored or extra column; values as in `class_balance`.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 
 from dataset_rt.html import Bin, Markup, bars, content, element, histogram, joined, progress_bar
 from dataset_rt.inspection.column_stats import DISTINCT_MAX
+from dataset_rt.inspection.draws import Due
 from dataset_rt.report.facts import ClassShare, ColumnFacts, Histogram, PayloadFacts, SampleFacts
 from dataset_rt.text import count, counted, cut, share, size
 
@@ -13,6 +15,9 @@ _NAME_CELLS_MAX = 60
 _BAR_VALUE_CELLS = 32
 _FIELD_CELLS_MAX = 40
 _LINE_CELLS_MAX = 1200
+_MOMENT = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?P<time> [0-9:.]+)?(?P<offset>[+-][0-9]{2}:[0-9]{2})?"
+)
 TINY = 64
 """Pixels up to which a picture is drawn larger than it is, each pixel a square."""
 
@@ -27,7 +32,7 @@ def column_card(column: ColumnFacts) -> Markup:
     )
     parts = [heading, element("div", {"class": "drt-key"}, ", ".join(_summary(column)))]
     if column.histogram is not None:
-        parts.append(histogram_chart(column.histogram, "value"))
+        parts.append(histogram_chart(column.histogram, "row"))
     elif column.top:
         parts.append(_top(column))
     if column.nulls and column.values:
@@ -78,7 +83,12 @@ def histogram_chart(found: Histogram, noun: str) -> Markup:
     """Return a histogram, and how many of what it counts lie outside."""
     edges = found.edges
     bins = [Bin(i, i + 1, number) for i, number in enumerate(found.counts)]
-    drawn = histogram(bins, form=lambda place: edges[int(place)], noun=noun)
+    drawn = histogram(
+        bins,
+        form=lambda place: edges[int(place)],
+        noun=noun,
+        last_width=found.last_width,
+    )
     drawn = joined(_remark(f"highest bar: {counted(max(found.counts), noun)}"), drawn)
     outliers = []
     if found.below:
@@ -109,14 +119,15 @@ def _remark(text: str) -> Markup:
     return element("div", {"class": "drt-key"}, text)
 
 
-def shares_table(column: str, shares: list[ClassShare]) -> Markup:
-    """Return the shares of classes: as bars in the rows and as drawn, as a mark by weight."""
-    longest = max(max(one.share_stored, one.share_drawn, one.share_expected) for one in shares)
+def shares_table(column: str, shares: list[ClassShare], due: Due) -> Markup:
+    """Return the shares of classes: as bars in the rows and as drawn, as a mark what is due."""
+    longest = max(max(one.share_stored, one.share_drawn, one.share_expected or 0) for one in shares)
+    names = ["stored", *([] if due is None else ["due"]), "drawn"]
     headings = [
         element("th", {}, content(column, _BAR_VALUE_CELLS)),
         element("th", {"class": "drt-right"}, "rows"),
         element("th", {}),
-        *(element("th", {"class": "drt-right"}, name) for name in ("stored", "weight", "drawn")),
+        *(element("th", {"class": "drt-right"}, name) for name in names),
     ]
     lines = [
         element(
@@ -132,31 +143,34 @@ def shares_table(column: str, shares: list[ClassShare]) -> Markup:
                     {},
                     _bar(one.share_stored / longest, "stored"),
                     _bar(one.share_drawn / longest, "drt-first"),
-                    element(
-                        "i",
-                        {
-                            "class": "tick",
-                            "style": f"left:{100 * one.share_expected / longest:.1f}%",
-                        },
-                    ),
+                    _tick(one.share_expected, longest),
                 ),
             ),
             *(
                 element("td", {"class": "drt-right"}, share(part))
                 for part in (one.share_stored, one.share_expected, one.share_drawn)
+                if part is not None
             ),
         )
         for one in shares
     ]
     head = element("thead", {}, element("tr", {}, *headings))
     table = element("table", {"class": "drt-table shares"}, head, element("tbody", {}, *lines))
-    keys = (("stored", "as stored"), ("drawn", "as drawn"), ("tick", "as the weights ask"))
+    keys = [("stored", "as stored"), ("drawn", "as drawn")]
+    if due is not None:
+        keys.append(("tick", f"due by {due}"))
     legend = element(
         "div",
         {"class": "keys"},
         *(element("span", {}, element("i", {"class": kind}), words) for kind, words in keys),
     )
     return joined(legend, element("div", {"class": "drt-scroll"}, table))
+
+
+def _tick(part: float | None, longest: float) -> Markup:
+    if part is None:
+        return Markup("")
+    return element("i", {"class": "tick", "style": f"left:{100 * part / longest:.1f}%"})
 
 
 def _bar(part: float, side: str) -> Markup:
@@ -178,12 +192,29 @@ def sample_card(sample: SampleFacts) -> Markup:
         about.append(element("div", {"class": "drt-bad"}, "metadata unreadable"))
     elif sample.metadata:
         pairs = (
-            joined(element("dt", {}, cut(name, _FIELD_CELLS_MAX)), element("dd", {}, value))
+            joined(
+                element("dt", {}, cut(name, _FIELD_CELLS_MAX)), element("dd", {}, _breaking(value))
+            )
             for name, value in sample.metadata
         )
         about.append(element("dl", {}, *pairs))
     inner = element("div", {"class": "about"}, *about)
     return element("div", {"class": "sample"}, _face(payload), inner)
+
+
+def _breaking(value: str) -> Markup:
+    """Return a value that breaks between date, time and offset, where it has to break."""
+    found = _MOMENT.fullmatch(value)
+    if found is None:
+        return content(value)
+    parts = [_whole(found["date"]), content(found["time"] or "")]
+    if found["offset"]:
+        parts += [element("wbr"), _whole(found["offset"])]
+    return joined(*parts)
+
+
+def _whole(text: str) -> Markup:
+    return element("span", {"class": "whole"}, text)
 
 
 def _face(payload: PayloadFacts) -> Markup:

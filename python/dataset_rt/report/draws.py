@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.inspection.draws import draw, shares_of, weigh
+from dataset_rt.inspection.draws import Due, draw, due_by, shares_of, weigh
 from dataset_rt.inspection.values import text_of
 from dataset_rt.report.facts import ClassShare, DrawFacts
 from dataset_rt.runtime import open_dataset
@@ -54,11 +54,17 @@ def draws_of(
     table = dataset.get_metadata()
     dataset.set_epoch_len(draws or min(table.height, DRAWS_MAX))
     drawn = draw(dataset, table, lambda _: None)
+    due = due_by(
+        dataset.reader_config,
+        table.height,
+        len(dataset),
+        is_equal=table["weight"].min() == table["weight"].max(),
+    )
     column, why = by
     shares: list[ClassShare] = []
     others = 0
     if column is not None:
-        shares, others = _shares(table, drawn, column)
+        shares, others = _shares(table, drawn, column, due)
     weights = "all equal"
     if balance:
         weights = f"balanced by {balance}"
@@ -68,6 +74,7 @@ def draws_of(
         by=column,
         why=why,
         weights=weights,
+        due=due,
         sampling=sampling,
         seed=seed,
         rows=table.height,
@@ -80,16 +87,20 @@ def draws_of(
     )
 
 
-def _shares(table: pl.DataFrame, drawn: pl.Series, column: str) -> tuple[list[ClassShare], int]:
+def _shares(
+    table: pl.DataFrame, drawn: pl.Series, column: str, due: Due
+) -> tuple[list[ClassShare], int]:
     """Return the largest classes, in the order of their values, and how many are summed up."""
     dtype = table.schema[column]
-    rows = shares_of(table, drawn, column)
+    rows = shares_of(table, drawn, column, due)
     largest = sorted(range(len(rows)), key=lambda row: -rows[row]["stored"])
     kept = sorted(largest[:_CLASSES_SHOWN])
     rest = [rows[row] for row in sorted(largest[_CLASSES_SHOWN:])]
     shares = [_share(rows[row], text_of(rows[row]["value"], dtype)) for row in kept]
     if rest:
-        numbers = [name for name in rest[0] if name != "value"]
+        numbers = [
+            name for name, number in rest[0].items() if name != "value" and number is not None
+        ]
         summed = {name: sum(row[name] for row in rest) for name in numbers}
         shares.append(_share(summed, f"{len(rest):,} others"))
     return shares, len(rest)
@@ -101,6 +112,6 @@ def _share(row: dict[str, Any], value: str) -> ClassShare:
         row["stored"],
         row["drawn"],
         row["share_stored"],
-        row["share_expected"],
+        row.get("share_expected"),
         row["share_drawn"],
     )

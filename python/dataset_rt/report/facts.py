@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataset_rt.inspection.caches import Anatomy
+from dataset_rt.inspection.draws import Due
 from dataset_rt.inspection.integrity import Integrity
 from dataset_rt.inspection.kinds import Kinds
 from dataset_rt.inspection.lengths import Lengths
 from dataset_rt.inspection.words import in_words
+from dataset_rt.text import counted, ranges_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,14 @@ class Histogram:
         counts: Values in each bin.
         below: Values below the first edge, as outliers.
         above: Values above the last edge, likewise.
+        last_width: Width of the last bin, where all others have 1.
     """
 
     edges: list[str]
     counts: list[int]
     below: int = 0
     above: int = 0
+    last_width: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,13 @@ class ColumnsFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClassShare:
-    """What one value of a column has of the rows, of the weight and of the draws."""
+    """What one value of a column has of the rows and of the draws, and what is due, if anything."""
 
     value: str
     stored: int
     drawn: int
     share_stored: float
-    share_expected: float
+    share_expected: float | None
     share_drawn: float
 
 
@@ -109,6 +113,7 @@ class DrawFacts:
         by: Column whose values are the classes, if any.
         why: Why this one, or why none.
         weights: Where the weights are from, in words.
+        due: By what shares are due, as `inspection.draws.due_by` says.
         sampling: How positions become rows.
         seed: Of the order.
         rows: Rows of the table.
@@ -123,6 +128,7 @@ class DrawFacts:
     by: str | None
     why: str
     weights: str
+    due: Due
     sampling: str
     seed: int
     rows: int
@@ -219,12 +225,18 @@ class CacheFacts:
     def troubles(self) -> list[str]:
         """Return what is wrong with the cache, one sentence each; none if nothing was found."""
         parts = (self.columns, self.lengths, self.kinds, self.draws, self.samples)
-        found = [in_words(str(finding)) for finding in self.integrity.report.findings]
+        lost = self.integrity.lost() or []
+        number = sum(stop - start for start, stop in lost)
+        found = [f"lost {counted(number, 'sample')}: {ranges_text(lost)}"] if lost else []
+        found += [in_words(str(finding)) for finding in self.integrity.report.findings]
         found += [part.reason for part in parts if isinstance(part, Missing)]
         if isinstance(self.samples, list):
+            # Those that are lost are named already.
             found += [
                 f"sample {sample.sample_id}: {sample.payload.note}"
                 for sample in self.samples
-                if sample.payload.size_bytes is None and sample.payload.note
+                if sample.payload.size_bytes is None
+                and sample.payload.note
+                and not any(start <= sample.sample_id < stop for start, stop in lost)
             ]
         return list(dict.fromkeys(found))

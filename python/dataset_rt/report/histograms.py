@@ -42,7 +42,7 @@ def histogram_of(pieces: Pieces, distinct: int, form: Callable[[Any], str]) -> H
     inner_low, inner_high = _quantiles(sample)
     if inner_high > inner_low and high - low > _STRETCH * (inner_high - inner_low):
         low, high = inner_low, inner_high
-    edges = _edges(low, high)
+    edges, last_width = _edges(low, high)
     counts, below, above = [0] * (len(edges) - 1), 0, 0
     for piece in map(_finite, pieces()):
         value = piece["value"]
@@ -58,7 +58,7 @@ def histogram_of(pieces: Pieces, distinct: int, form: Callable[[Any], str]) -> H
         summed = pl.DataFrame({"bin": bins, "count": inside["count"]}).group_by("bin").sum()
         for number, count in summed.iter_rows():
             counts[number] += count
-    return Histogram([form(edge) for edge in edges], counts, below, above)
+    return Histogram([form(edge) for edge in edges], counts, below, above, last_width)
 
 
 def _finite(piece: pl.DataFrame) -> pl.DataFrame:
@@ -88,12 +88,24 @@ def _quantiles(sample: pl.DataFrame) -> tuple[Any, Any]:
     return ordered["value"][min(first, len(ordered) - 1)], ordered["value"][last]
 
 
-def _edges(low: Any, high: Any) -> list[Any]:
-    """Return edges of bins of equal width, whole ones for integers; the last is `high`."""
+def _edges(low: Any, high: Any) -> tuple[list[Any], float]:
+    """Return edges of bins of equal width, the last of them `high`, and how wide the last bin is.
+
+    Bins of integers hold equally many of them, but for the last, which may hold fewer.
+    """
     if isinstance(low, int):
-        width = max(1, -(-(high - low) // BINS))
-        return [*range(low, high, width), high] if high > low else [low, high]
+        number = high - low + 1
+        least = -(-number // BINS)
+        # Fewer and wider bins, where the last then is nearly as wide as the others.
+        width = max(range(least, least + min(least, BINS)), key=lambda one: _rest(number, one))
+        return [*range(low, high + 1, width), high], _rest(number, width)
     if low == high:
-        return [low, high]
+        return [low, high], 1.0
     # Weighted, as the difference of the two may be infinite.
-    return [low * (1 - i / BINS) + high * (i / BINS) for i in range(BINS)] + [high]
+    edges = [low * (1 - i / BINS) + high * (i / BINS) for i in range(BINS)]
+    return [*edges, high], 1.0
+
+
+def _rest(number: int, width: int) -> float:
+    """Return what part of the last bin integers fill, where each has room for `width`."""
+    return ((number - 1) % width + 1) / width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataset_rt.html import Markup, badge, bars, content, element, joined, table
+from dataset_rt.inspection.draws import due_words, rows_words
 from dataset_rt.inspection.kinds import UNREADABLE, Kinds
 from dataset_rt.report.charts import (
     column_card,
@@ -53,12 +54,14 @@ def draws_section(found: CacheFacts) -> Markup:
     if isinstance(draws, Missing):
         return missing_section(title, draws)
     what = "one epoch" if draws.drawn == draws.rows else f"of an epoch of {count(draws.rows)}"
-    never = draws.rows - draws.rows_drawn
+    rows = rows_words(draws.rows, draws.rows_drawn, draws.drawn, draws.most_often)
     said = (
         f"{counted(draws.drawn, 'sample')} really drawn ({what}): sampling {draws.sampling}, seed "
-        f"{draws.seed}, weights {draws.weights}. {count(draws.rows_drawn)} different rows, one up "
-        f"to {draws.most_often} times, {count(never)} never."
+        f"{draws.seed}, weights {draws.weights}; {rows}."
     )
+    is_equal = draws.weights == "all equal"
+    if remark := "" if is_equal else due_words(draws.sampling, draws.due):
+        said += f" {remark[0].upper()}{remark[1:]}."
     if draws.of_lost:
         said += (
             f" {count(draws.of_lost)} of these draws are of lost samples, where reading raises: "
@@ -67,11 +70,11 @@ def draws_section(found: CacheFacts) -> Markup:
     if draws.by is None:
         hint = f"No classes are shown: {draws.why}. --by COLUMN or --balance COLUMN names one."
         return section(title, said, element("p", {"class": "said"}, hint))
-    parts = [shares_table(draws.by, draws.shares)]
+    parts = [shares_table(draws.by, draws.shares, draws.due)]
     notes = []
     if draws.why:
         notes.append(f"By {draws.by}: {draws.why}; --by COLUMN shows another.")
-    if draws.weights == "all equal":
+    if is_equal and draws.sampling == "multinomial":
         notes.append(f"--balance {draws.by} shows the same with classes balanced.")
     if notes:
         parts.append(element("p", {"class": "said"}, content(" ".join(notes), 400)))

@@ -73,9 +73,11 @@ white-space:pre-wrap;overflow-wrap:anywhere;align-self:stretch}
 @@ .face .none{padding:10px 12px;font-size:12px;text-align:center}
 @@ .about{padding:8px 12px 10px;font-size:12px;line-height:1.45}
 @@ .about b{font-weight:600;font-variant-numeric:tabular-nums}
-@@ .about dl{margin:4px 0 0;display:grid;grid-template-columns:auto minmax(0,1fr);gap:1px 10px}
+@@ .about dl{margin:4px 0 0;display:grid;gap:1px 10px;
+grid-template-columns:minmax(0,max-content) minmax(5.9em,1fr)}
 @@ .about dt{opacity:.72;max-width:11em;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 @@ .about dd{margin:0;overflow-wrap:anywhere}
+@@ .about .whole{white-space:nowrap}
 @@ .shares{width:100%}
 @@ .shares .track{width:100%;min-width:6em;vertical-align:middle}
 @@ .shares .track>div{position:relative;padding:2px 0}

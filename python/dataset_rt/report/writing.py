@@ -30,8 +30,8 @@ class WrittenReport:
         path: The file.
         size_bytes: Its size.
         verification: What the verification found.
-        troubles: Everything that is wrong with the cache or kept a part of it from being read,
-            one sentence each.
+        troubles: Everything that is wrong with the cache, which samples are lost, and what kept a
+            part of it from being read, one sentence each.
     """
 
     path: Path
@@ -198,7 +198,7 @@ def made_report(
 
 def _command(cache: Path, options: ReportOptions) -> str:
     """Return the command line that makes the same report."""
-    words = ["dataset-rt", "report", str(cache), "-o", "report.html"]
+    words = ["dataset-rt", "report", str(cache), "-o", "FILE"]
     for field in fields(options):
         value = getattr(options, field.name)
         if value != field.default:
