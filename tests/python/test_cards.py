@@ -1,6 +1,7 @@
 """What notebooks show of our objects: right numbers, hostile contents, and nothing ever raises."""
 
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -111,6 +112,14 @@ def test_a_share_says_whose_it_is(caches):
     assert "stream position | 100" in words(share)
 
 
+def test_a_share_without_a_global_batch_names_none(caches):
+    shown = words(open_dataset(caches).partition(0, 3))
+    assert "global batch" not in shown
+    assert "share | one of every 3 samples" in shown
+    shown = words(open_dataset(caches).partition(0, 3, drop_last=True))
+    assert "share | one of every 3 samples, fewer at the end left out" in shown
+
+
 def test_a_table_that_is_too_large_is_not_looked_at(caches, monkeypatch):
     monkeypatch.setattr(weights, "ROWS_MAX", 99)
     dataset = open_dataset(caches)
@@ -136,8 +145,33 @@ def test_a_cache_that_is_gone_is_said_by_its_dataset(caches):
     assert "more | ? | ? | cannot be opened | there is no cache at" in shown
     assert "pets | 90" in shown
     assert "rows | ? | samples per epoch | 100" in shown
-    assert f"weights | {caches[1]}" in shown
-    assert "metadata.arrow | stream position" in shown
+    # What is wrong stands at the top, in red, and not among the weights.
+    assert "in table order | its table cannot be read | " in shown
+    assert "drt-badge drt-bad" in dataset._repr_html_().split("</div>")[0]
+    assert f" | {caches[1]}" in shown.split(" | rows | ")[0]
+    assert "weights | " not in shown
+
+
+def test_a_cache_that_was_replaced_is_said_at_the_top_of_its_dataset(runtime, caches):
+    dataset, cache = open_dataset(caches[1]), open_cache(caches[1])
+    caches[1].rename(caches[1].with_name("old"))
+    runtime.write_cache(ArrowSource("more", table(11)), caches[1].parent)
+    head = words(dataset).split(" | rows | ")[0]
+    assert "its table cannot be read" in head
+    assert "the cache changed while open" in head
+    shown = words(cache)
+    assert shown.startswith("more | cache | replaced | another cache is at ")
+    assert "damaged" not in shown
+
+
+def test_a_cache_that_was_deleted_is_not_called_damaged(caches):
+    cache = open_cache(caches[1])
+    shutil.rmtree(caches[1])
+    shown = words(cache)
+    assert shown.startswith(f"more | cache | gone | there is no cache at {caches[1]}")
+    assert f"cache_id | {cache.cache_id}" in shown
+    for untrue in ("damaged", "on disk", "files there"):
+        assert untrue not in shown
 
 
 def test_a_cache_shows_its_sizes_and_columns(caches):
@@ -395,6 +429,9 @@ def test_a_loader_says_what_it_delivers(caches):
     shown = words(loader)
     assert "batches per epoch | 4 | of 32 samples | worker processes | 0" in shown
     assert "rows | 100" in shown
+    share = open_dataset(caches).partition(0, 3)
+    shown = words(share.to_torch_dataloader(batch_size=8, num_workers=0))
+    assert "of 8 samples, 24 on all ranks" in shown
     assert repr(loader).startswith("DatasetLoader(4 batches per epoch, batch_size=32, ")
 
 

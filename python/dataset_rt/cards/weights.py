@@ -17,10 +17,11 @@ ROWS_MAX = 10_000_000
 
 
 class Weights(NamedTuple):
-    """Number of rows and what there is to say of their weights, in words."""
+    """Number of rows, what there is to say of their weights, and why they cannot be had."""
 
     rows: str
     weights: str
+    trouble: str = ""
 
 
 def weights_of(dataset: CachedDataset, rows_likely: int) -> Weights:
@@ -42,7 +43,7 @@ def weights_of(dataset: CachedDataset, rows_likely: int) -> Weights:
             if rows > ROWS_MAX:
                 return _too_many()
     except DatasetRTError as error:
-        return Weights("?", str(error))
+        return Weights("?", "", str(error))
     return Weights(count(rows), _words(least, largest))
 
 
