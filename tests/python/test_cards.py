@@ -10,7 +10,7 @@ import browser_tools
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import NEEDS_PYTORCH, put
+from conftest import NEEDS_PYTORCH, opened, put
 
 import dataset_rt as drt
 from dataset_rt import (
@@ -110,6 +110,27 @@ def test_a_share_says_whose_it_is(caches):
     # Inside a global batch nothing can be saved, but all can be seen.
     next(iter(share))
     assert "stream position | 100" in words(share)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "; in table order (shuffle=False) weights do nothing"),
+        (
+            {"shuffle": True, "sampling": "permutation"},
+            '; sampling="permutation" reads each row once a cycle: weights do nothing',
+        ),
+        ({"shuffle": True}, ""),
+        ({"shuffle": True, "sampling": "weighted_without_replacement"}, ""),
+    ],
+)
+def test_weights_that_do_nothing_are_said_to(runtime, caches, options, says):
+    dataset = opened(runtime, caches, **options)
+    table = dataset.get_metadata()
+    assert "do nothing" not in words(dataset)
+    dataset.update_metadata(table.with_columns(weight=pl.int_range(pl.len()) % 4 + 1.0))
+    for one in (dataset, dataset.partition(0, 2)):
+        assert f"1 to 4, the largest 4 times the least{says} | " in words(one)
 
 
 def test_a_share_without_a_global_batch_names_none(caches):

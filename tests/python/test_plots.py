@@ -96,6 +96,30 @@ def test_balance_is_that_of_rows_and_weights(weighted):
     assert json.loads(chart.to_json())["encoding"]["y"]["sort"] == order
 
 
+def subtitle_of(chart):
+    return " ".join(json.loads(chart.to_json())["title"].get("subtitle", []))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"shuffle": False}, "in table order (shuffle=False) weights do nothing"),
+        (
+            {"shuffle": True, "sampling": "permutation"},
+            'sampling="permutation" reads each row once a cycle: weights do nothing',
+        ),
+        ({"shuffle": True}, None),
+    ],
+)
+def test_charts_say_where_weights_do_nothing(runtime, caches, weighted, options, says):
+    dataset = opened(runtime, caches, **options)
+    for chart in (dataset.plot.weights(), dataset.plot.class_balance("label")):
+        assert "do nothing" not in subtitle_of(chart)
+    dataset.update_metadata(weighted.get_metadata())
+    for chart in (dataset.plot.weights(), dataset.plot.class_balance("label")):
+        assert says in subtitle_of(chart) if says else "do nothing" not in subtitle_of(chart)
+
+
 def test_balance_without_weights_has_one_bar_a_value(caches):
     frame = drawn(open_dataset(caches).plot.class_balance("label"))
     assert frame["kind"].unique().to_list() == ["share of the rows"]

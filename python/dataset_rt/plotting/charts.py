@@ -42,8 +42,13 @@ _ALIKE = 1e-9
 """Shares are sums of floats: those that differ by less are the same."""
 
 
-def weight_chart(found: Histogram) -> alt.Chart:
-    """Return the histogram of weights; the tip of a bar says the share of all weight in it."""
+def weight_chart(found: Histogram, unused: str) -> alt.Chart:
+    """Return the histogram of weights; the tip of a bar says the share of all weight in it.
+
+    Args:
+        found: How many rows have which weights.
+        unused: Why these do nothing, or nothing.
+    """
     total = float(found.ranges["sum"].sum())
     frame = found.ranges.with_columns(share=pl.col("sum") / total)
     tips = [
@@ -53,7 +58,7 @@ def weight_chart(found: Histogram) -> alt.Chart:
         alt.Tooltip("share:Q", title="share of all weight", format=".1%"),
     ]
     title = f"Weights of {counted(found.rows, 'row')}"
-    subtitles = [f"all equal: {total / found.rows:.6g}"] if frame.height == 1 else []
+    subtitles = [f"all equal: {total / found.rows:.6g}" if frame.height == 1 else unused]
     return _histogram(
         frame, found, title=title, subtitles=subtitles, x="weight", tips=tips, labels=_NUMBER
     )
@@ -122,8 +127,14 @@ def _decades(least: float, largest: float) -> list[float]:
     return [tick for tick in ticks if least <= tick <= largest]
 
 
-def balance_chart(found: Shares, column: str) -> alt.Chart:
-    """Return bars of shares of the rows, and beside them of the weight where these differ."""
+def balance_chart(found: Shares, column: str, unused: str) -> alt.Chart:
+    """Return bars of shares of the rows, and beside them of the weight where these differ.
+
+    Args:
+        found: The shares.
+        column: Name of the column.
+        unused: Why weights do nothing, or nothing.
+    """
     name = cut(safe(column), _NAME_CELLS_MAX)
     values = found.values
     rows = int(values["rows"].sum()) + int(found.others["rows"])
@@ -139,7 +150,7 @@ def balance_chart(found: Shares, column: str) -> alt.Chart:
         title=f"Balance of {name} over {counted(rows, 'row')}",
         name=name,
         axis="share of the rows" if is_alike else "share",
-        subtitles=["by weight the shares are the same"] if is_alike else [],
+        subtitles=["by weight the shares are the same" if is_alike else unused],
     )
 
 
@@ -220,8 +231,7 @@ def _finished(chart: alt.Chart, title: str, subtitles: list[str], *, height: Any
         "color": _TEXT,
         "fontSize": 14,
     }
-    if subtitles:
-        lines = [line for text in subtitles for line in wrap(text, _SUBTITLE_LETTERS)]
+    if lines := [line for text in subtitles for line in wrap(text, _SUBTITLE_LETTERS)]:
         words |= {"subtitle": lines, "subtitleColor": _TEXT, "subtitleFontSize": 12}
     told = alt.TitleParams(**words, offset=10)
     coloured: alt.Chart = (
