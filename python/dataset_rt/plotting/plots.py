@@ -63,7 +63,8 @@ class DatasetPlots:
         Args:
             column: A stored or extra column. Up to 30 values have bars of their own, and up to 60
                 integers or dates, these in their own order. Of more values the 30 most frequent
-                are shown, the others summed up; more floats are put into 20 ranges.
+                are shown, the others summed up; more than 30 floats, or 60 dates, are put into
+                20 ranges.
 
         Raises:
             ImportError: Altair is not there: install the extra `plot`.
