@@ -331,6 +331,19 @@ def test_a_directory_of_another_name_is_said_everywhere(caches):
     assert "type in the table" in words(open_dataset(moved))
 
 
+def test_a_damaged_copy_is_called_as_a_sound_one_is(caches):
+    dataset = open_dataset(caches[0])
+    copy = caches[0].with_name("nometa")
+    shutil.copytree(caches[0], copy)
+    (copy / "metadata.arrow").unlink()
+    for shown in (verify_cache(copy), repair_cache(copy, dry_run=True)):
+        assert words(shown).startswith("pets (in nometa) | ")
+    (caches[0] / "metadata.arrow").unlink()
+    assert words(dataset).startswith("pets | dataset | ")
+    put(copy / "manifest.json", b"{}")
+    assert words(verify_cache(copy)).startswith("nometa | verification")
+
+
 def damaged(path):
     """A cache with a payload and its index damaged."""
     shard = path / "shards/000000.arrow"

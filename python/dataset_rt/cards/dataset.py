@@ -14,7 +14,7 @@ from dataset_rt.cache import open_cache
 from dataset_rt.cards.cache import on_average
 from dataset_rt.cards.columns import columns_table, type_name
 from dataset_rt.cards.guarded import card_of
-from dataset_rt.cards.names import cache_name, names_text
+from dataset_rt.cards.names import name_of, names_text
 from dataset_rt.cards.weights import Weights, weights_of
 from dataset_rt.errors import DatasetRTError
 from dataset_rt.html import AnyContent, Markup, badge, content, facts, note, table, tiles, title
@@ -75,13 +75,12 @@ class _Found:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.samples, self.payload_bytes, self.trouble = 0, 0, ""
-        self.name = path.name
+        self.name = name_of(path)
         try:
             manifest = open_cache(path).manifest
         except DatasetRTError as error:
             self.trouble = f"{error}"
             return
-        self.name = cache_name(manifest["source_name"], path)
         self.samples = manifest["samples_total"]
         self.payload_bytes = manifest["payload_bytes_total"]
 
