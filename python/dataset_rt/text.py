@@ -55,6 +55,20 @@ def cut(text: str, cells_max: int = VALUE_CELLS_MAX) -> str:
     return kept + "..."
 
 
+def cut_inside(text: str, cells_max: int) -> str:
+    """Return the text made safe, or its beginning, `...` and its end, in which paths differ."""
+    # No value is scanned beyond what can be shown.
+    if len(text) <= 2 * cells_max and cells(whole := safe(text)) <= cells_max:
+        return whole
+    half = (cells_max - 3) // 2
+    begin, end = safe(text[:cells_max])[: cells_max - 3 - half], safe(text[-cells_max:])[-half:]
+    while cells(begin) > cells_max - 3 - half:
+        begin = begin[:-1]
+    while cells(end) > half:
+        end = end[1:]
+    return f"{begin}...{end}"
+
+
 def count(number: int) -> str:
     """Return `12,345`."""
     return f"{number:,}"

@@ -1,6 +1,7 @@
 """What notebooks show of our objects: right numbers, hostile contents, and nothing ever raises."""
 
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -9,7 +10,7 @@ import browser_tools
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import NEEDS_PYTORCH, put
+from conftest import NEEDS_PYTORCH, opened, put
 
 import dataset_rt as drt
 from dataset_rt import (
@@ -111,6 +112,35 @@ def test_a_share_says_whose_it_is(caches):
     assert "stream position | 100" in words(share)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "; in table order (shuffle=False) weights do nothing"),
+        (
+            {"shuffle": True, "sampling": "permutation"},
+            '; sampling="permutation" reads each row once a cycle: weights do nothing',
+        ),
+        ({"shuffle": True}, ""),
+        ({"shuffle": True, "sampling": "weighted_without_replacement"}, ""),
+    ],
+)
+def test_weights_that_do_nothing_are_said_to(runtime, caches, options, says):
+    dataset = opened(runtime, caches, **options)
+    table = dataset.get_metadata()
+    assert "do nothing" not in words(dataset)
+    dataset.update_metadata(table.with_columns(weight=pl.int_range(pl.len()) % 4 + 1.0))
+    for one in (dataset, dataset.partition(0, 2)):
+        assert f"1 to 4, the largest 4 times the least{says} | " in words(one)
+
+
+def test_a_share_without_a_global_batch_names_none(caches):
+    shown = words(open_dataset(caches).partition(0, 3))
+    assert "global batch" not in shown
+    assert "share | one of every 3 samples" in shown
+    shown = words(open_dataset(caches).partition(0, 3, drop_last=True))
+    assert "share | one of every 3 samples, fewer at the end left out" in shown
+
+
 def test_a_table_that_is_too_large_is_not_looked_at(caches, monkeypatch):
     monkeypatch.setattr(weights, "ROWS_MAX", 99)
     dataset = open_dataset(caches)
@@ -136,8 +166,33 @@ def test_a_cache_that_is_gone_is_said_by_its_dataset(caches):
     assert "more | ? | ? | cannot be opened | there is no cache at" in shown
     assert "pets | 90" in shown
     assert "rows | ? | samples per epoch | 100" in shown
-    assert f"weights | {caches[1]}" in shown
-    assert "metadata.arrow | stream position" in shown
+    # What is wrong stands at the top, in red, and not among the weights.
+    assert "in table order | its table cannot be read | " in shown
+    assert "drt-badge drt-bad" in dataset._repr_html_().split("</div>")[0]
+    assert f" | {caches[1]}" in shown.split(" | rows | ")[0]
+    assert "weights | " not in shown
+
+
+def test_a_cache_that_was_replaced_is_said_at_the_top_of_its_dataset(runtime, caches):
+    dataset, cache = open_dataset(caches[1]), open_cache(caches[1])
+    caches[1].rename(caches[1].with_name("old"))
+    runtime.write_cache(ArrowSource("more", table(11)), caches[1].parent)
+    head = words(dataset).split(" | rows | ")[0]
+    assert "its table cannot be read" in head
+    assert "the cache changed while open" in head
+    shown = words(cache)
+    assert shown.startswith("more | cache | replaced | another cache is at ")
+    assert "damaged" not in shown
+
+
+def test_a_cache_that_was_deleted_is_not_called_damaged(caches):
+    cache = open_cache(caches[1])
+    shutil.rmtree(caches[1])
+    shown = words(cache)
+    assert shown.startswith(f"more | cache | gone | there is no cache at {caches[1]}")
+    assert f"cache_id | {cache.cache_id}" in shown
+    for untrue in ("damaged", "on disk", "files there"):
+        assert untrue not in shown
 
 
 def test_a_cache_shows_its_sizes_and_columns(caches):
@@ -276,6 +331,19 @@ def test_a_directory_of_another_name_is_said_everywhere(caches):
     assert "type in the table" in words(open_dataset(moved))
 
 
+def test_a_damaged_copy_is_called_as_a_sound_one_is(caches):
+    dataset = open_dataset(caches[0])
+    copy = caches[0].with_name("nometa")
+    shutil.copytree(caches[0], copy)
+    (copy / "metadata.arrow").unlink()
+    for shown in (verify_cache(copy), repair_cache(copy, dry_run=True)):
+        assert words(shown).startswith("pets (in nometa) | ")
+    (caches[0] / "metadata.arrow").unlink()
+    assert words(dataset).startswith("pets | dataset | ")
+    put(copy / "manifest.json", b"{}")
+    assert words(verify_cache(copy)).startswith("nometa | verification")
+
+
 def damaged(path):
     """A cache with a payload and its index damaged."""
     shard = path / "shards/000000.arrow"
@@ -395,6 +463,9 @@ def test_a_loader_says_what_it_delivers(caches):
     shown = words(loader)
     assert "batches per epoch | 4 | of 32 samples | worker processes | 0" in shown
     assert "rows | 100" in shown
+    share = open_dataset(caches).partition(0, 3)
+    shown = words(share.to_torch_dataloader(batch_size=8, num_workers=0))
+    assert "of 8 samples, 24 on all ranks" in shown
     assert repr(loader).startswith("DatasetLoader(4 batches per epoch, batch_size=32, ")
 
 

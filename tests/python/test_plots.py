@@ -96,6 +96,30 @@ def test_balance_is_that_of_rows_and_weights(weighted):
     assert json.loads(chart.to_json())["encoding"]["y"]["sort"] == order
 
 
+def subtitle_of(chart):
+    return " ".join(json.loads(chart.to_json())["title"].get("subtitle", []))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"shuffle": False}, "in table order (shuffle=False) weights do nothing"),
+        (
+            {"shuffle": True, "sampling": "permutation"},
+            'sampling="permutation" reads each row once a cycle: weights do nothing',
+        ),
+        ({"shuffle": True}, None),
+    ],
+)
+def test_charts_say_where_weights_do_nothing(runtime, caches, weighted, options, says):
+    dataset = opened(runtime, caches, **options)
+    for chart in (dataset.plot.weights(), dataset.plot.class_balance("label")):
+        assert "do nothing" not in subtitle_of(chart)
+    dataset.update_metadata(weighted.get_metadata())
+    for chart in (dataset.plot.weights(), dataset.plot.class_balance("label")):
+        assert says in subtitle_of(chart) if says else "do nothing" not in subtitle_of(chart)
+
+
 def test_balance_without_weights_has_one_bar_a_value(caches):
     frame = drawn(open_dataset(caches).plot.class_balance("label"))
     assert frame["kind"].unique().to_list() == ["share of the rows"]
@@ -128,7 +152,8 @@ def test_floats_are_put_into_ranges_that_lose_nothing(weighted):
         (weighted.plot.draws("ink", 4000), ["due by weight", "drawn"]),
     ):
         document = json.loads(chart.to_json())
-        assert "101 values, in ranges" in document["title"]["subtitle"][-1]
+        # One of the 101 values is null: no value.
+        assert "100 values, in ranges" in document["title"]["subtitle"][-1]
         order = document["encoding"]["y"]["sort"]
         assert order[-2:] in (["null", "nan"], ["nan", "null"])
         edges = [[float(edge) for edge in name.split(" to ")] for name in order[:-2]]
@@ -140,6 +165,77 @@ def test_floats_are_put_into_ranges_that_lose_nothing(weighted):
     assert rows["null"] == pytest.approx((table["user"] == 3).mean())
     first = table["ink"].fill_nan(None) < edges[0][1]
     assert rows[order[0]] == pytest.approx(first.sum() / table.height)
+
+
+def test_zero_has_no_sign_and_booleans_are_written_as_everywhere(weighted):
+    table = weighted.get_metadata()
+    zero = pl.when(pl.col("user") % 2 == 0).then(-0.0).otherwise(1.5)
+    ink = pl.when(pl.col("user") == 0).then(-0.0).otherwise(pl.col("user") / 7)
+    hard = pl.when(pl.col("user") > 3).then(pl.col("user") > 50)
+    weighted.update_metadata(table.with_columns(zero=zero, hard=hard, ink=ink))
+    for chart in (weighted.plot.class_balance, weighted.plot.draws):
+        assert sorted(drawn(chart("zero"))["value"].unique()) == ["0", "1.5"]
+        assert sorted(drawn(chart("hard"))["value"].unique()) == ["false", "null", "true"]
+        assert "-0" not in " ".join(drawn(chart("ink"))["value"])
+
+
+def test_long_names_are_cut_in_the_middle(weighted):
+    table = weighted.get_metadata()
+    paths = pl.format("/data/pictures/of/animals/at/night/{}.png", pl.col("user") % 3 + 100)
+    weighted.update_metadata(
+        table.with_columns(path=paths, wide=pl.concat_str(paths, pl.lit("猫")))
+    )
+    for chart in (weighted.plot.class_balance("path"), weighted.plot.draws("path")):
+        named = drawn(chart)["value"].unique().to_list()
+        assert sorted(name[-7:] for name in named) == ["100.png", "101.png", "102.png"]
+        for name in named:
+            assert name.startswith("/data/")
+            assert "..." in name
+        words, _ = shown_words(chart)
+        # The chart cuts nothing more.
+        assert set(named) <= set(words)
+    assert all("png猫" in name for name in drawn(weighted.plot.class_balance("wide"))["value"])
+
+
+def test_many_dates_are_put_into_ranges(weighted):
+    table = weighted.get_metadata()
+    days = pl.int_range(pl.len()) % 301
+    day = pl.when(pl.col("user") != 3).then(pl.date(2024, 1, 1) + pl.duration(days=days))
+    at = pl.datetime(2024, 1, 1, time_zone="UTC") + pl.duration(hours=days)
+    weighted.update_metadata(table.with_columns(day=day, at=at))
+    table = weighted.get_metadata()
+    for chart in (weighted.plot.class_balance("day"), weighted.plot.draws("day", 900)):
+        document = json.loads(chart.to_json())
+        assert f"{table['day'].drop_nulls().n_unique()} values, in ranges" in subtitle_of(chart)
+        *names, last = document["encoding"]["y"]["sort"]
+        assert last == "null"
+        assert names[0].startswith("2024-01-01 to ")
+        assert names[-1].endswith(" to 2024-10-27")
+        assert len(names) <= figures.RANGES_MAX
+    rows = of(weighted.plot.class_balance("day"), "share of the rows")
+    assert sum(rows.values()) == pytest.approx(1)
+    first, last = (pl.Series([edge]).str.to_date().item() for edge in names[0].split(" to "))
+    inside = table["day"].is_between(first, last).sum()
+    assert rows[names[0]] == pytest.approx(inside / table.height)
+    names = json.loads(weighted.plot.class_balance("at").to_json())["encoding"]["y"]["sort"]
+    assert len(names) <= figures.RANGES_MAX
+    assert names[:2] == ["from 2024-01-01 00:00", "from 2024-01-01 15:00"]
+    assert not [name for name in names if "[" in name]
+
+
+def test_many_odd_times_are_put_into_ranges(weighted):
+    table = weighted.get_metadata()
+    odd = (pl.int_range(pl.len()) % 70) * (2**57) - 2**62
+    for unit in ("ms", "us", "ns"):
+        at = odd.cast(pl.Datetime(unit))
+        weighted.update_metadata(
+            table.with_columns(at=at, day=pl.int_range(pl.len()).cast(pl.Date))
+        )
+        for column in ("at", "day"):
+            rows = of(weighted.plot.class_balance(column), "share of the rows")
+            assert 1 < len(rows) <= figures.RANGES_MAX
+            assert sum(rows.values()) == pytest.approx(1)
+            assert not [name for name in rows if "[" in name]
 
 
 def test_ages_and_days_keep_their_order(weighted):
@@ -207,6 +303,27 @@ def test_axes_are_written_as_people_write_them(weighted):
     assert sum(word.replace(",", "").isdigit() for word in words) <= 12
     title = json.loads(weighted.plot.payload_sizes().to_json())["title"]
     assert "on average" in title["subtitle"][0]
+
+
+@pytest.mark.parametrize("sizes", [[1], [1, 2], [2, 3, 3], [3]])
+def test_few_rows_and_bytes_are_counted_in_wholes(runtime, tmp_path, sizes):
+    table = pa.table({"payload": [b"x" * size for size in sizes], "label": ["a"] * len(sizes)})
+    runtime.write_cache(ArrowSource("few", table), tmp_path)
+    dataset = open_dataset(tmp_path / "few")
+    weight = pl.Series("weight", [float(size) for size in sizes])
+    dataset.update_metadata(dataset.get_metadata().with_columns(weight))
+    for chart in (dataset.plot.payload_sizes(), dataset.plot.weights()):
+        words, _ = shown_words(chart)
+        at = words.index("rows")
+        ticks = []
+        while (word := words[at - 1 - len(ticks)]).isdigit():
+            ticks.append(int(word))
+        assert ticks[::-1] == list(range(len(ticks))), words
+        assert len(ticks) >= 2
+    words, _ = shown_words(dataset.plot.payload_sizes())
+    assert not [word for word in words if re.search(r"[0-9] ?[mun]B$|[.][0-9]+ B$", word)]
+    ticks = [word for word in words if re.fullmatch(r"[0-9]+ B", word)]
+    assert len(ticks) == len(set(ticks)) >= 2
 
 
 def test_charts_fit_a_telephone(weighted):

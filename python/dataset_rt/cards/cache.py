@@ -6,9 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataset_rt.cache import open_cache
 from dataset_rt.cards.columns import columns_table
 from dataset_rt.cards.guarded import card_of
 from dataset_rt.cards.names import cache_name
+from dataset_rt.errors import DatasetRTError, NotFoundError
 from dataset_rt.html import AnyContent, Markup, badge, details, facts, note, tiles, title
 from dataset_rt.text import count, counted, size
 
@@ -29,6 +31,11 @@ def cache_card(cache: Cache) -> str:
 
 def _parts(cache: Cache) -> list[Markup]:
     manifest = cache.manifest
+    if gone := _gone(cache):
+        heading = title(
+            cache_name(manifest["source_name"], cache.path), "cache", badge("bad", gone[0])
+        )
+        return [heading, note(gone[1]), facts(_facts(cache, manifest))]
     troubles = _troubles(cache.path, manifest)
     samples, payload = manifest["samples_total"], manifest["payload_bytes_total"]
     stored = sum(file["size_bytes"] for file in _files(manifest)) + _manifest_size(cache.path)
@@ -81,6 +88,20 @@ def _manifest_size(path: Path) -> int:
         return (path / "manifest.json").stat().st_size
     except OSError:
         return 0
+
+
+def _gone(cache: Cache) -> tuple[str, str] | None:
+    """Return what happened to the whole cache since it was opened, and what to say of it."""
+    try:
+        there = open_cache(cache.path).cache_id
+    except NotFoundError as error:
+        return "gone", str(error)
+    except DatasetRTError:
+        # It is there: which of its files are not as they should be is looked at one by one.
+        return None
+    if there == cache.cache_id:
+        return None
+    return "replaced", f"another cache is at {cache.path} now: open_cache(path) opens it"
 
 
 def _files(manifest: dict[str, Any]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from dataset_rt.cache import open_cache
 from dataset_rt.cards.cache import on_average
 from dataset_rt.cards.columns import columns_table, type_name
 from dataset_rt.cards.guarded import card_of
-from dataset_rt.cards.names import cache_name, names_text
+from dataset_rt.cards.names import name_of, names_text
 from dataset_rt.cards.weights import Weights, weights_of
 from dataset_rt.errors import DatasetRTError
 from dataset_rt.html import AnyContent, Markup, badge, content, facts, note, table, tiles, title
@@ -49,22 +49,23 @@ def dataset_parts(dataset: CachedDataset) -> list[Markup]:
     caches = [_Found(path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX]]
     total = len(dataset.cache_paths)
     names = [one.name for one in caches] + [""] * (total - len(caches))
-    heading = title(names_text(names), "dataset", *_badges(dataset))
     if dataset.runtime._native.closed:
         closed = "its runtime is closed: open_dataset(dataset.cache_paths) opens its caches anew"
         paths = facts(("cache", path) for path in dataset.cache_paths[:_CACHES_OPENED_MAX])
-        return [heading, note(closed), paths]
+        return [title(names_text(names), "dataset", *_badges(dataset)), note(closed), paths]
     start, begin, end, epoch = dataset._native.next_window()
     likely = sum(one.samples for one in caches) if dataset._native.epoch_len_set else end - start
     weights = weights_of(dataset, likely)
+    badges = [*_badges(dataset), *_troubles(weights, caches)]
     parts = [
-        heading,
+        title(names_text(names), "dataset", *badges),
+        *([note(weights.trouble)] if weights.trouble else []),
         tiles(_numbers(dataset, weights, caches, epoch)),
         facts(_order(dataset, weights, begin)),
         columns_table(_columns(dataset), types="type in the table"),
     ]
     if total > 1 or any(one.trouble for one in caches):
-        parts.insert(2, _caches_table(caches, total))
+        parts.insert(-2, _caches_table(caches, total))
     return parts
 
 
@@ -74,13 +75,12 @@ class _Found:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.samples, self.payload_bytes, self.trouble = 0, 0, ""
-        self.name = path.name
+        self.name = name_of(path)
         try:
             manifest = open_cache(path).manifest
         except DatasetRTError as error:
             self.trouble = f"{error}"
             return
-        self.name = cache_name(manifest["source_name"], path)
         self.samples = manifest["samples_total"]
         self.payload_bytes = manifest["payload_bytes_total"]
 
@@ -95,6 +95,13 @@ def _badges(dataset: CachedDataset) -> list[Markup]:
     if dataset.runtime._native.closed:
         badges.append(badge("bad", "runtime closed"))
     return badges
+
+
+def _troubles(weights: Weights, caches: list[_Found]) -> list[Markup]:
+    if weights.trouble:
+        return [badge("bad", "its table cannot be read")]
+    is_any = any(one.trouble for one in caches)
+    return [badge("bad", "a cache cannot be opened")] if is_any else []
 
 
 def _numbers(
@@ -131,16 +138,19 @@ def _length_remark(dataset: CachedDataset) -> str:
 
 
 def _order(dataset: CachedDataset, weights: Weights, begin: int) -> list[tuple[str, AnyContent]]:
-    rows: list[tuple[str, AnyContent]] = [
-        ("weights", content(weights.weights, _TROUBLE_CELLS_MAX)),
-    ]
+    rows: list[tuple[str, AnyContent]] = []
+    if not weights.trouble:
+        rows.append(("weights", weights.weights))
     if dataset.reader_config.shuffle:
         rows.append(("seed", str(dataset.reader_config.seed)))
     rows.append(("stream position", count(begin)))
     _, world_size, global_batch, drop_last = dataset._native.rank
-    if world_size > 1 or global_batch is not None:
+    if global_batch is not None:
         short = ", a short one left out" if drop_last else ""
-        rows.append(("global batch", f"{global_batch or world_size}{short}"))
+        rows.append(("global batch", f"{count(global_batch)}{short}"))
+    elif world_size > 1:
+        short = ", fewer at the end left out" if drop_last else ""
+        rows.append(("share", f"one of every {count(world_size)} samples{short}"))
     if edited := dataset._native.edited_columns:
         rows.append(("edited", f"a saved table comes back only with edited={edited[:20]!r}"))
     if len(dataset.cache_paths) == 1:
@@ -178,9 +188,13 @@ def _caches_table(caches: list[_Found], total: int) -> Markup:
 
 
 def _loader_parts(loader: DatasetLoader) -> list[Markup]:
+    _, world_size, global_batch, _ = loader.dataset._native.rank
+    of = f"of {counted(loader.batch_size, 'sample')}"
+    if world_size > 1:
+        of += f", {count(global_batch or loader.batch_size * world_size)} on all ranks"
     batches = tiles(
         [
-            ("batches per epoch", count(len(loader)), f"of {counted(loader.batch_size, 'sample')}"),
+            ("batches per epoch", count(len(loader)), of),
             ("worker processes", str(loader.num_workers), ""),
         ]
     )

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+from dataset_rt.inspection.caches import MANIFEST, what_it_says
 from dataset_rt.text import count
 
 
@@ -20,6 +21,11 @@ def cache_name(source_name: str | None, path: Path) -> str:
     if not source_name or unicodedata.normalize("NFC", directory) == source_name:
         return directory
     return f"{source_name} (in {directory})"
+
+
+def name_of(path: Path) -> str:
+    """Return what a cache is called, a damaged one too: its manifest may still say so."""
+    return cache_name(what_it_says(path / MANIFEST).get("source_name"), path)
 
 
 def names_text(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dataset_rt.cards.guarded import card_of
-from dataset_rt.cards.verification import name_of
+from dataset_rt.cards.names import name_of
 from dataset_rt.html import AnyContent, BadgeKind, Markup, badge, facts, note, table, tiles, title
 from dataset_rt.inspection.checks import shortened
 from dataset_rt.text import count, joined, ranges_text

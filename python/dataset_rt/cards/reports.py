@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataset_rt.cards.guarded import card_of
-from dataset_rt.cards.verification import name_of
+from dataset_rt.cards.names import name_of
 from dataset_rt.html import BadgeKind, Markup, badge, facts, note, title
 from dataset_rt.inspection.checks import checked, verdict
 from dataset_rt.text import count, size

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataset_rt.cache import open_cache
 from dataset_rt.cards.guarded import card_of
-from dataset_rt.cards.names import cache_name
-from dataset_rt.errors import DatasetRTError
+from dataset_rt.cards.names import name_of
 from dataset_rt.html import (
     AnyContent,
     BadgeKind,
@@ -36,14 +33,6 @@ _VALUES_CELLS_MAX = 400
 def report_card(report: VerificationReport) -> str:
     """Return the card of a report; of many findings it has the first 50."""
     return card_of("VerificationReport", lambda: _parts(report))
-
-
-def name_of(path: Path) -> str:
-    """Return what a cache is called, from its manifest where that can be read."""
-    try:
-        return cache_name(open_cache(path).manifest["source_name"], path)
-    except DatasetRTError:
-        return cache_name(None, path)
 
 
 def _parts(report: VerificationReport) -> list[Markup]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from dataset_rt.errors import DatasetRTError
+from dataset_rt.inspection.unused_weights import why_unused
 from dataset_rt.text import count
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ ROWS_MAX = 10_000_000
 
 
 class Weights(NamedTuple):
-    """Number of rows and what there is to say of their weights, in words."""
+    """Number of rows, what there is to say of their weights, and why they cannot be had."""
 
     rows: str
     weights: str
+    trouble: str = ""
 
 
 def weights_of(dataset: CachedDataset, rows_likely: int) -> Weights:
@@ -42,15 +44,16 @@ def weights_of(dataset: CachedDataset, rows_likely: int) -> Weights:
             if rows > ROWS_MAX:
                 return _too_many()
     except DatasetRTError as error:
-        return Weights("?", str(error))
-    return Weights(count(rows), _words(least, largest))
+        return Weights("?", "", str(error))
+    return Weights(count(rows), _words(least, largest, why_unused(dataset.reader_config)))
 
 
-def _words(least: float, largest: float) -> str:
+def _words(least: float, largest: float, unused: str) -> str:
     if least == largest:
         return f"all equal ({least:.6g})"
     times = largest / least
-    return f"{least:.6g} to {largest:.6g}, the largest {times:,.4g} times the least"
+    said = f"{least:.6g} to {largest:.6g}, the largest {times:,.4g} times the least"
+    return f"{said}; {unused}" if unused else said
 
 
 def _too_many() -> Weights:

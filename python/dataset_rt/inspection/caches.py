@@ -136,13 +136,13 @@ def anatomy_of(path: Path) -> Anatomy:
     except (NotFoundError, InvalidInputError):
         raise
     except DatasetRTError as error:
-        manifest = _what_it_says(path / MANIFEST)
+        manifest = what_it_says(path / MANIFEST)
         trouble, is_newer = str(error), isinstance(error, UnsupportedError)
     report = verify_cache(path, "quick")
     return Anatomy(path, manifest, report.findings, trouble, is_newer)
 
 
-def _what_it_says(file: Path) -> dict[str, Any]:
+def what_it_says(file: Path) -> dict[str, Any]:
     """Return the fields of a manifest that nobody vouches for, as far as they have their types."""
     try:
         with file.open("rb") as opened:

@@ -31,19 +31,27 @@ _DUE = "#dd8a35"
 _DRAWN = "#4c7fe0"
 # `format` of an expression gives each number its own unit, `format` of an axis one to all.
 _SIZE = "replace(format(datum.value, '~s'), regexp('([a-zA-Z]?)$'), ' $1B')"
+# Holds what figures.py leaves of a name, and leaves the legend its place.
+_LABEL_PIXELS = 135
 _NUMBER = (
     "datum.value == 0 || (datum.value >= 1e-4 && datum.value < 1e7) "
     "? format(datum.value, ',.4~r') : format(datum.value, '.3~e')"
 )
 _NAME_CELLS_MAX = 40
+_TICKS = 5
 # What is wider than a chart is cut off.
 _TITLE_LETTERS, _SUBTITLE_LETTERS = 44, 56
 _ALIKE = 1e-9
 """Shares are sums of floats: those that differ by less are the same."""
 
 
-def weight_chart(found: Histogram) -> alt.Chart:
-    """Return the histogram of weights; the tip of a bar says the share of all weight in it."""
+def weight_chart(found: Histogram, unused: str) -> alt.Chart:
+    """Return the histogram of weights; the tip of a bar says the share of all weight in it.
+
+    Args:
+        found: How many rows have which weights.
+        unused: Why these do nothing, or nothing.
+    """
     total = float(found.ranges["sum"].sum())
     frame = found.ranges.with_columns(share=pl.col("sum") / total)
     tips = [
@@ -53,7 +61,7 @@ def weight_chart(found: Histogram) -> alt.Chart:
         alt.Tooltip("share:Q", title="share of all weight", format=".1%"),
     ]
     title = f"Weights of {counted(found.rows, 'row')}"
-    subtitles = [f"all equal: {total / found.rows:.6g}"] if frame.height == 1 else []
+    subtitles = [f"all equal: {total / found.rows:.6g}" if frame.height == 1 else unused]
     return _histogram(
         frame, found, title=title, subtitles=subtitles, x="weight", tips=tips, labels=_NUMBER
     )
@@ -72,7 +80,14 @@ def size_chart(found: Histogram) -> alt.Chart:
     ]
     axis = "payload size before compression"
     return _histogram(
-        found.ranges, found, title=title, subtitles=[subtitle], x=axis, tips=tips, labels=_SIZE
+        found.ranges,
+        found,
+        title=title,
+        subtitles=[subtitle],
+        x=axis,
+        tips=tips,
+        labels=_SIZE,
+        is_whole=True,
     )
 
 
@@ -85,27 +100,34 @@ def _histogram(
     tips: list[alt.Tooltip],
     labels: str,
     subtitles: list[str],
+    is_whole: bool = False,
 ) -> alt.Chart:
+    begin, end = float(frame["begin"][0]), float(frame["end"][-1])
+    if frame.height == 1:
+        # One value alone: its bar would fill the place.
+        begin, end = 0.0, begin + end or 1.0
+    ticks = max(1, min(_TICKS, int(end - begin))) if is_whole else _TICKS
     # Nothing can be drawn from 0 on a logarithmic axis, so it begins where the ranges do.
     scale = alt.Scale(type="log" if found.is_growing else "linear", zero=False, nice=False)
     axis = alt.Axis(
         title=f"{x} (logarithmic)" if found.is_growing else x,
         labelExpr=labels,
-        tickCount=5,
+        tickCount=ticks,
         grid=False,
     )
     if found.is_growing:
-        axis = alt.Axis(**axis.to_dict(), values=_decades(frame["begin"][0], frame["end"][-1]))
+        axis = alt.Axis(**axis.to_dict(), values=_decades(begin, end))
     if frame.height == 1:
-        # One value alone: its bar would fill the place.
-        scale = alt.Scale(domain=[0, float(frame["begin"][0] + frame["end"][0]) or 1.0])
+        scale = alt.Scale(domain=[begin, end])
+    # As many ticks as there are whole numbers, where these are few.
+    tallest = max(1, min(_TICKS, int(frame["rows"].max())))  # type: ignore[arg-type]
     chart = (
         alt.Chart(_data(frame))
         .mark_bar(color=_ROWS, binSpacing=1)
         .encode(
             x=alt.X("begin:Q", scale=scale, axis=axis, bin="binned"),
             x2=alt.X2("end:Q"),
-            y=alt.Y("rows:Q", axis=alt.Axis(title="rows", format=",d", tickCount=5, tickMinStep=1)),
+            y=alt.Y("rows:Q", axis=alt.Axis(title="rows", format=",d", tickCount=tallest)),
             tooltip=tips,
         )
     )
@@ -122,8 +144,14 @@ def _decades(least: float, largest: float) -> list[float]:
     return [tick for tick in ticks if least <= tick <= largest]
 
 
-def balance_chart(found: Shares, column: str) -> alt.Chart:
-    """Return bars of shares of the rows, and beside them of the weight where these differ."""
+def balance_chart(found: Shares, column: str, unused: str) -> alt.Chart:
+    """Return bars of shares of the rows, and beside them of the weight where these differ.
+
+    Args:
+        found: The shares.
+        column: Name of the column.
+        unused: Why weights do nothing, or nothing.
+    """
     name = cut(safe(column), _NAME_CELLS_MAX)
     values = found.values
     rows = int(values["rows"].sum()) + int(found.others["rows"])
@@ -139,7 +167,7 @@ def balance_chart(found: Shares, column: str) -> alt.Chart:
         title=f"Balance of {name} over {counted(rows, 'row')}",
         name=name,
         axis="share of the rows" if is_alike else "share",
-        subtitles=["by weight the shares are the same"] if is_alike else [],
+        subtitles=["by weight the shares are the same" if is_alike else unused],
     )
 
 
@@ -196,7 +224,9 @@ def _bars(
         *(alt.Tooltip(f"{column}:Q", format=",") for column in counts),
     ]
     order = shares["value"].to_list()
-    y = alt.Y("value:N", sort=order, axis=alt.Axis(title=name, labelLimit=130, grid=False))
+    y = alt.Y(
+        "value:N", sort=order, axis=alt.Axis(title=name, labelLimit=_LABEL_PIXELS, grid=False)
+    )
     legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
     scale = alt.Scale(domain=names, range=[colour for _, _, colour in kinds])
     encoding: dict[str, Any] = {
@@ -225,8 +255,7 @@ def _finished(chart: alt.Chart, title: str, subtitles: list[str], *, height: Any
         "color": _TEXT,
         "fontSize": 14,
     }
-    if subtitles:
-        lines = [line for text in subtitles for line in wrap(text, _SUBTITLE_LETTERS)]
+    if lines := [line for text in subtitles for line in wrap(text, _SUBTITLE_LETTERS)]:
         words |= {"subtitle": lines, "subtitleColor": _TEXT, "subtitleFontSize": 12}
     told = alt.TitleParams(**words, offset=10)
     coloured: alt.Chart = (

@@ -14,7 +14,7 @@ from dataset_rt.inspection.active_sizes import ActiveSizes
 from dataset_rt.inspection.draws import Due, due_by
 from dataset_rt.inspection.values import text_of
 from dataset_rt.plotting.bins import Bins
-from dataset_rt.text import count, value_text
+from dataset_rt.text import count, cut_inside, value_text
 
 if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
@@ -26,13 +26,20 @@ ORDERED_MAX = 60
 """As many integers or dates have bars of their own, in the order of their values."""
 
 RANGES_MAX = 20
-"""Ranges that stand for the values of a column of floats, where these are more than 30."""
+"""Ranges that stand for more than 30 floats, or for more than 60 dates or times."""
 
 DISTINCT_MAX = 1_000_000
 """Different values of a column that are counted at all."""
 
 _BATCH_ROWS = 65_536
-_LABEL_CELLS_MAX = 32
+_LABEL_CELLS_MAX = 20
+_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+# Letters of ISO 8601 that tell ranges of so many seconds apart.
+_LETTERS = (
+    (3 * 86_400, len("2000-01-01")),
+    (60, len("2000-01-01 00:00")),
+    (1, len("2000-01-01 00:00:00")),
+)
 _FRAMES_MAX = 64
 """Batches whose counts are kept before they are summed up."""
 
@@ -247,7 +254,10 @@ def _labelled(found: pl.DataFrame, by: str) -> Shares:
     """
     dtype = found["value"].dtype
     is_ordered = dtype.is_numeric() or dtype.is_temporal()
-    if dtype.is_float() and found.height > VALUES_MAX:
+    is_dated = isinstance(dtype, (pl.Date, pl.Datetime))
+    if (dtype.is_float() and found.height > VALUES_MAX) or (
+        is_dated and found.height > ORDERED_MAX
+    ):
         return _ranged(found)
     by_size = found.sort([by, "value"], descending=[True, False], nulls_last=True)
     shown_max = ORDERED_MAX if is_ordered and found.height <= ORDERED_MAX else VALUES_MAX
@@ -266,15 +276,27 @@ def _labelled(found: pl.DataFrame, by: str) -> Shares:
 
 
 def _ranged(found: pl.DataFrame) -> Shares:
-    """Return ranges of floats in place of values, and behind them what lies in none."""
-    is_inside = pl.col("value").is_finite().fill_null(value=False)
+    """Return ranges of floats or dates in place of values, behind them what lies in none."""
+    dtype = found["value"].dtype
+    is_inside = pl.col("value").is_not_null()
+    if dtype.is_float():
+        is_inside = pl.col("value").is_finite().fill_null(value=False)
     inside, outside = found.filter(is_inside), found.filter(~is_inside)
     frames = []
     if not inside.is_empty():
-        values = inside["value"].cast(pl.Float64)
-        bins = Bins(values.min(), values.max(), number=RANGES_MAX)  # type: ignore[arg-type]
-        ends = bins.ranges().select("begin", "end").rows()
-        names = [f"{begin:.4g} to {end:.4g}" for begin, end in ends]
+        values = inside["value"].to_physical().cast(pl.Float64)
+        if dtype.is_float():
+            bins = Bins(values.min(), values.max(), number=RANGES_MAX)  # type: ignore[arg-type]
+            ends = bins.ranges().select("begin", "end").rows()
+            # Adding 0 takes the sign from -0.
+            names = [f"{begin + 0.0:.4g} to {end + 0.0:.4g}" for begin, end in ends]
+        else:
+            # Counted from the first, so that ranges do not grow: 1970 is no beginning.
+            first = int(inside["value"].to_physical().min())  # type: ignore[arg-type]
+            last = int(inside["value"].to_physical().max())  # type: ignore[arg-type]
+            values -= float(first)
+            bins = Bins(0, values.max(), is_integer=True, number=RANGES_MAX)  # type: ignore[arg-type]
+            names = _dated(bins, first, last, dtype)
         places = pl.DataFrame({"place": range(len(names)), "value": _distinct(names)})
         summed = inside.with_columns(bins.places(values).alias("place")).drop("value")
         summed = summed.group_by("place").agg(pl.all().sum())
@@ -285,7 +307,29 @@ def _ranged(found: pl.DataFrame) -> Shares:
         frames.append(outside.with_columns(labels).select(found.columns))
     shown = pl.concat(frame.select(found.columns) for frame in frames)
     nothing = found.clear().drop("value").sum().row(0, named=True)
-    return Shares(shown, nothing, 0, f"{count(found.height)} values, in ranges")
+    values_total = found["value"].count()
+    return Shares(shown, nothing, 0, f"{count(values_total)} values, in ranges")
+
+
+def _dated(bins: Bins, first: int, last: int, dtype: pl.DataType) -> list[str]:
+    """Return names of ranges of dates, their last day inside, or of times, by their beginning."""
+    ends = [(int(begin), int(end)) for begin, end in bins.ranges().select("begin", "end").rows()]
+    if isinstance(dtype, pl.Datetime):
+        per_second = _PER_SECOND[dtype.time_unit]
+        width = (ends[0][1] - ends[0][0]) / per_second
+        letters = next((letters for least, letters in _LETTERS if width >= least), None)
+        return [f"from {_shortened(first + begin, dtype, letters)}" for begin, _ in ends]
+    days = [(first + begin, min(first + end - 1, last)) for begin, end in ends]
+    return [
+        text_of(begin, dtype) + (f" to {text_of(end, dtype)}" if begin < end else "")
+        for begin, end in days
+    ]
+
+
+def _shortened(moment: int, dtype: pl.DataType, letters: int | None) -> str:
+    text = text_of(moment, dtype)
+    # What no calendar has is a number of seconds and the like: each digit of it counts.
+    return text if text.startswith("1970-01-01 +") or "-01 - " in text else text[:letters]
 
 
 def _texts(values: pl.Series) -> list[str]:
@@ -295,7 +339,16 @@ def _texts(values: pl.Series) -> list[str]:
         return [text_of(value, dtype, _LABEL_CELLS_MAX) for value in values.to_physical()]
     if dtype.is_nested():
         values = values.to_physical()
-    return [value_text(value, _LABEL_CELLS_MAX) for value in values.to_list()]
+    return [_text(value) for value in values.to_list()]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return cut_inside(value, _LABEL_CELLS_MAX)
+    # Adding 0 takes the sign from -0.
+    return value_text(value + 0.0 if isinstance(value, float) else value, _LABEL_CELLS_MAX)
 
 
 def _distinct(labels: list[str]) -> list[str]:

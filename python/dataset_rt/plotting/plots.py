@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dataset_rt.arguments import to_count
 from dataset_rt.errors import InvalidInputError
+from dataset_rt.inspection.unused_weights import why_unused
 from dataset_rt.text import counted, safe
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class DatasetPlots:
         from dataset_rt.plotting.charts import weight_chart  # noqa: PLC0415
         from dataset_rt.plotting.figures import weight_histogram  # noqa: PLC0415
 
-        return weight_chart(weight_histogram(self._dataset))
+        unused = why_unused(self._dataset.reader_config)
+        return weight_chart(weight_histogram(self._dataset), unused)
 
     def class_balance(self, column: str) -> alt.Chart:
         """Return bars of what each value of a column has of the rows, and of their weight.
@@ -61,7 +63,8 @@ class DatasetPlots:
         Args:
             column: A stored or extra column. Up to 30 values have bars of their own, and up to 60
                 integers or dates, these in their own order. Of more values the 30 most frequent
-                are shown, the others summed up; more floats are put into 20 ranges.
+                are shown, the others summed up; more than 30 floats, or 60 dates, are put into
+                20 ranges.
 
         Raises:
             ImportError: Altair is not there: install the extra `plot`.
@@ -74,7 +77,8 @@ class DatasetPlots:
         from dataset_rt.plotting.charts import balance_chart  # noqa: PLC0415
         from dataset_rt.plotting.figures import class_shares  # noqa: PLC0415
 
-        return balance_chart(class_shares(self._dataset, column), column)
+        unused = why_unused(self._dataset.reader_config)
+        return balance_chart(class_shares(self._dataset, column), column, unused)
 
     def payload_sizes(self) -> alt.Chart:
         """Return a histogram of the payload sizes of the active rows, before compression.
