@@ -243,7 +243,7 @@ def test_tables_of_other_libraries_are_accepted(dataset):
 )
 def test_extra_columns_without_width_are_refused_at_once(dataset, column):
     table = dataset.get_metadata().to_arrow().append_column("extra", column)
-    with pytest.raises(drt.UnsupportedError, match='column "extra" has type .*cast the column'):
+    with pytest.raises(drt.UnsupportedError, match=r'column "extra" has type .*cast the column'):
         dataset.update_metadata(table)
     codes = pa.DictionaryArray.from_arrays(pa.array([0] * 50), pa.array([b""], pa.binary(0)))
     dataset.update_metadata(table.set_column(table.num_columns - 1, "extra", codes))
