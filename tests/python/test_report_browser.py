@@ -17,24 +17,9 @@ import dataset_rt as drt
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
 
 ELEMENTS = {"html", "head", "meta", "title", "style", "body", "main", "header", "section", "footer"}
-ELEMENTS |= {
-    "div",
-    "span",
-    "p",
-    "h1",
-    "h2",
-    "h3",
-    "code",
-    "pre",
-    "b",
-    "i",
-    "img",
-    "bdi",
-    "br",
-    "wbr",
-}
+ELEMENTS |= {"div", "span", "p", "h1", "h2", "h3", "code", "pre", "b", "i", "img", "bdi", "br"}
 ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "details", "summary"}
-ELEMENTS |= {"svg", "rect"}
+ELEMENTS |= {"svg", "rect", "wbr"}
 
 
 def damaged(runtime, directory):

@@ -108,7 +108,7 @@ def report(  # noqa: PLR0917 - options have names
     """Write one HTML file that shows a cache.
 
     The file needs no network and runs no script. It shows columns and their distributions, shares
-    of classes as stored, weighed and really drawn, some samples with thumbnails of pictures, and
+    of classes as stored, due and really drawn, some samples with thumbnails of pictures, and
     what a verification found.
 
     A damaged cache gets a report, too, as far as it can be read; the exit code is 1 then.

@@ -1,4 +1,4 @@
-"""Collects what a training stream would see: shares of classes as stored, weighed and drawn."""
+"""Collects what a training stream would see: shares of classes as stored, due and drawn."""
 
 from __future__ import annotations
 

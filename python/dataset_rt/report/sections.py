@@ -48,7 +48,7 @@ def has_pictures(found: CacheFacts) -> bool:
 
 
 def draws_section(found: CacheFacts) -> Markup:
-    """Return what training sees: shares of classes as stored, weighed and drawn."""
+    """Return what training sees: shares of classes as stored, due and drawn."""
     title = "What training sees"
     draws = found.draws
     if isinstance(draws, Missing):

@@ -73,7 +73,7 @@ def write_report(
     """Write one HTML file that tells what a cache is and what training on it sees.
 
     The file needs nothing beside it, and runs nothing: schema, distributions, shares of classes as
-    stored, weighed and really drawn, some samples with thumbnails, integrity. It has at most about
+    stored, due and really drawn, some samples with thumbnails, integrity. It has at most about
     2 MB. The same cache, arguments and versions of libraries make the same bytes.
 
     A damaged cache gets a report, too, as far as it can be read: see `troubles` of the result.
