@@ -25,6 +25,10 @@ STYLE = (
     "<style>body{margin:0}.drt.drt{font-size:14.5px;color:#24292f}"
     "@media (prefers-color-scheme:dark){.drt.drt{color:#dfe3e8}}</style>"
 )
+# A page says what a chart cannot know: whether it is dark.
+CHART_STYLE = (
+    "<style>text{fill:#57606a}@media (prefers-color-scheme:dark){text{fill:#c3c9d0}}</style>"
+)
 MEASURE = (
     "<script>document.title = Math.ceil("
     "document.querySelector('.drt').getBoundingClientRect().height) + 8</script>"
@@ -44,7 +48,8 @@ def result_of(block: str, scope: dict[str, Any]) -> Any:
 def draw(shown: Any, path: Path) -> None:
     """Write the picture of a chart or of a card."""
     if hasattr(shown, "to_json") and not hasattr(shown, "_repr_html_"):
-        path.write_text(vl_convert.vegalite_to_svg(shown.to_json()) + "\n")
+        chart = vl_convert.vegalite_to_svg(shown.to_json())
+        path.write_text(chart.replace("><", f">{CHART_STYLE}<", 1) + "\n")
         return
     if path.suffix == ".png":
         shown.save(path, optimize=True)

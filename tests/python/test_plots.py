@@ -16,7 +16,7 @@ from dataset_rt import ArrowSource, CorruptError, InvalidInputError, open_datase
 alt = pytest.importorskip("altair", reason="needs the extra `plot`")
 
 from dataset_rt.plotting import figures  # noqa: E402
-from dataset_rt.plotting.bins import BINS, Bins  # noqa: E402
+from dataset_rt.plotting.bins import BINS  # noqa: E402
 
 ROWS = 700
 HOSTILE = "<script>\u202e\x1b[31m"
@@ -182,19 +182,23 @@ def test_zero_has_no_sign_and_booleans_are_written_as_everywhere(weighted):
 def test_long_names_are_cut_in_the_middle(weighted):
     table = weighted.get_metadata()
     paths = pl.format("/data/pictures/of/animals/at/night/{}.png", pl.col("user") % 3 + 100)
+    paths = pl.when(pl.col("user") < 50).then(paths.str.to_uppercase()).otherwise(paths)
     weighted.update_metadata(
         table.with_columns(path=paths, wide=pl.concat_str(paths, pl.lit("猫")))
     )
     for chart in (weighted.plot.class_balance("path"), weighted.plot.draws("path")):
         named = drawn(chart)["value"].unique().to_list()
-        assert sorted(name[-7:] for name in named) == ["100.png", "101.png", "102.png"]
+        ends = ["100.PNG", "100.png", "101.PNG", "101.png", "102.PNG", "102.png"]
+        assert sorted(name[-7:] for name in named) == ends
         for name in named:
-            assert name.startswith("/data/")
+            assert name.lower().startswith("/data/")
             assert "..." in name
         words, _ = shown_words(chart)
         # The chart cuts nothing more.
         assert set(named) <= set(words)
-    assert all("png猫" in name for name in drawn(weighted.plot.class_balance("wide"))["value"])
+    assert all(
+        "png猫" in name.lower() for name in drawn(weighted.plot.class_balance("wide"))["value"]
+    )
 
 
 def test_many_dates_are_put_into_ranges(weighted):
@@ -552,9 +556,13 @@ def test_charts_read_on_light_and_dark_pages(weighted):
             part * (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4)
             for part, c in zip((0.2126, 0.7152, 0.0722), light, strict=True)
         )
-        # The contrast that WCAG asks of large text, on white and on near black.
-        assert 1.05 / (luminance + 0.05) > 3
-        assert (luminance + 0.05) / (0.0056 + 0.05) > 3
+        # On white, on JupyterLab's #111111 and on the #1e1e1e of VS Code; with one colour for all
+        # there is no more than 4.08.
+        assert 1.05 / (luminance + 0.05) > 4
+        assert (luminance + 0.05) / (0.0056 + 0.05) > 4
+        assert (luminance + 0.05) / (0.0130 + 0.05) > 4
+    for part in ("axis", "legend"):
+        assert document["config"][part]["labelFontSize"] >= 11
 
 
 def test_pictures_can_be_made_of_them(weighted):
@@ -581,29 +589,3 @@ def test_without_altair_the_error_names_the_extra(caches):
     assert done.stdout == (
         "dataset.plot needs Altair: pip install altair, or this package with its extra `plot`\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("least", "largest"), [(0, 0), (3, 3), (1, 2), (5e-324, 1e300), (1e-3, 1e3), (0, 9)]
-)
-def test_every_value_lies_in_a_range(least, largest):
-    bins = Bins(least, largest)
-    values = pl.Series([least, largest, (least + largest) / 2], dtype=pl.Float64)
-    bins.add(values)
-    bins.add(values)
-    ranges = bins.ranges()
-    assert ranges["rows"].sum() == 6
-    assert ranges["begin"].is_finite().all()
-    assert (ranges["end"] > ranges["begin"]).all()
-
-
-@pytest.mark.parametrize(("least", "largest"), [(105, 134), (0, 39), (0, 40), (7, 8), (0, 1000)])
-def test_ranges_of_whole_numbers_hold_equally_many(least, largest):
-    bins = Bins(least, largest, is_integer=True)
-    bins.add(pl.Series(range(least, largest + 1)))
-    ranges = bins.ranges()
-    assert ranges.height <= BINS
-    assert ranges["rows"].sum() == largest + 1 - least
-    width = (ranges["end"] - ranges["begin"]).round(9).unique().to_list()
-    assert width == [ranges["rows"].max()]
-    assert ranges["rows"][:-1].n_unique() <= 1

@@ -42,7 +42,7 @@ max-width:56em;min-width:0;overflow-wrap:anywhere;
 white-space:nowrap}
 .drt-ok{color:var(--drt-ok)}.drt-bad{color:var(--drt-bad)}.drt-warn{color:var(--drt-warn)}
 .drt-plain,.drt-key,.drt-note{opacity:.72}
-.drt-tiles{display:flex;flex-wrap:wrap;gap:.6em 2em}
+.drt-tiles{display:flex;flex-wrap:wrap;gap:.6em 1.4em}
 .drt-tiles>div{min-width:4.5em}
 .drt-key{font-size:.9em;font-weight:400}
 .drt-value{font-size:1.35em;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums}

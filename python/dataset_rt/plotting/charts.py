@@ -22,8 +22,9 @@ _BAR_STEP = 18
 _PAIR_STEP = 26
 _MANY = 30
 _MANY_STEP = 15
-# These read on white and on black: a chart cannot know the page that it is put on.
-_TEXT = "#7d838c"
+# Read on white and on black: a chart cannot know the page that it is put on. No colour has more
+# contrast to both than this one, so letters are larger than Vega's.
+_TEXT = "#797f88"
 _LINE = "rgba(127,127,127,0.25)"
 # One colour for each meaning, in reports too.
 _ROWS = "#8b929c"
@@ -31,8 +32,8 @@ _DUE = "#dd8a35"
 _DRAWN = "#4c7fe0"
 # `format` of an expression gives each number its own unit, `format` of an axis one to all.
 _SIZE = "replace(format(datum.value, '~s'), regexp('([a-zA-Z]?)$'), ' $1B')"
-# Holds what figures.py leaves of a name, and leaves the legend its place.
-_LABEL_PIXELS = 135
+# Holds what figures.py leaves of a name, capitals too.
+_LABEL_PIXELS = 150
 _NUMBER = (
     "datum.value == 0 || (datum.value >= 1e-4 && datum.value < 1e7) "
     "? format(datum.value, ',.4~r') : format(datum.value, '.3~e')"
@@ -227,7 +228,7 @@ def _bars(
     y = alt.Y(
         "value:N", sort=order, axis=alt.Axis(title=name, labelLimit=_LABEL_PIXELS, grid=False)
     )
-    legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
+    legend = alt.Legend(title=None, orient="top", columns=1) if len(names) > 1 else None
     scale = alt.Scale(domain=names, range=[colour for _, _, colour in kinds])
     encoding: dict[str, Any] = {
         "x": alt.X("share:Q", axis=alt.Axis(title=axis, format="~%", tickCount=5)),
@@ -274,7 +275,9 @@ def _finished(chart: alt.Chart, title: str, subtitles: list[str], *, height: Any
             tickColor=_LINE,
             gridColor=_LINE,
             titleFontWeight="normal",
+            labelFontSize=11,
+            titleFontSize=12,
         )
-        .configure_legend(labelColor=_TEXT, titleColor=_TEXT)
+        .configure_legend(labelColor=_TEXT, titleColor=_TEXT, labelFontSize=11)
     )
     return coloured
