@@ -275,7 +275,7 @@ def test_a_subset_with_edits_becomes_a_cache(runtime, cache, tmp_path):
 def test_the_whole_table_becomes_the_same_cache(runtime, cache, tmp_path):
     path = materialize(opened(runtime, cache), tmp_path / "new", "copy", writer_config=QUIET)
     assert identity(path) == identity(cache)
-    with pytest.raises(drt.ConflictError, match="; give another name, or remove it"):
+    with pytest.raises(drt.ConflictError, match="; choose another name, or remove it"):
         materialize(opened(runtime, cache), tmp_path / "new", "copy", writer_config=QUIET)
 
 
