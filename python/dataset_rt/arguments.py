@@ -79,26 +79,10 @@ def to_cache_path(value: object, argument: str) -> str:
         TypeError: `value` is neither `str` nor a path object with text inside.
         InvalidInputError: it is empty.
     """
-    _refuse_opened(value, argument)
     path = to_path(value, argument)
     if not path:
         raise InvalidInputError(f"{argument} is empty; expected the directory of a cache")
     return path
-
-
-def _refuse_opened(value: object, argument: str, index: str = "[0]") -> None:
-    """Say where a path is to be had where what was opened from it is passed.
-
-    Raises:
-        TypeError: `value` is a dataset or a cache.
-    """
-    # By their names: what they are is imported by nothing here.
-    advice = {"CachedDataset": f"dataset.cache_paths{index}", "Cache": "cache.path"}
-    found = type(value)
-    if found.__name__ in advice and found.__module__.startswith("dataset_rt."):
-        raise TypeError(
-            f"{argument} must be a path, found {found.__name__}: pass {advice[found.__name__]}"
-        )
 
 
 def to_paths(value: object, argument: str) -> list[str]:
@@ -108,7 +92,6 @@ def to_paths(value: object, argument: str) -> list[str]:
         TypeError: `value` is neither.
         InvalidInputError: the sequence is empty.
     """
-    _refuse_opened(value, argument, "")
     return path_list(value, argument, to_cache_path, "cache directory")
 
 

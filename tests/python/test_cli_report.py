@@ -411,18 +411,3 @@ def test_paths_of_provenance_are_left_out_and_the_command_runs(runtime, tmp_path
     monkeypatch.chdir(tmp_path)
     assert call(*words).code in {0, 1}
     assert call(*words, "--overwrite").code == 0
-
-
-def test_a_dataset_in_place_of_a_path_is_told_where_its_path_is(cache, tmp_path):
-    dataset = drt.open_dataset(cache)
-    for ask in (
-        lambda: drt.write_report(dataset, tmp_path / "r.html"),
-        lambda: drt.verify_cache(dataset),
-        lambda: drt.open_cache(dataset),
-    ):
-        with pytest.raises(TypeError, match=r"pass dataset\.cache_paths\[0\]"):
-            ask()
-    with pytest.raises(TypeError, match=r"pass dataset\.cache_paths"):
-        drt.open_dataset(dataset)
-    with pytest.raises(TypeError, match=r"pass cache\.path"):
-        drt.verify_cache(drt.open_cache(cache))
