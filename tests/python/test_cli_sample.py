@@ -98,9 +98,11 @@ def test_what_cannot_be_drawn_by_is_wrong_usage(runtime, tmp_path):
     assert call("sample", path, "--balance", "lable").code == 2
     assert call("sample", path, "--balance", "label", "--weight-by", "w").code == 2
     assert call("sample", path, "--weight-by", "label").code == 2
-    negative = call("sample", path, "--seed", -1)
-    assert negative.code == 2
-    assert negative.err.startswith("dataset-rt: --seed: expected a number ")
+    for seed in (-1, 2**64, "x"):
+        outside = call("sample", path, "--seed", seed)
+        assert outside.code == 2
+        assert "'--seed'" in outside.err
+        assert str(seed) in outside.err
     assert call("sample", path, "--sampling", "random").code == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,9 +14,6 @@ from dataset_rt.text import safe
 
 if TYPE_CHECKING:
     from dataset_rt.cache import Cache
-
-
-Sampling = Literal["multinomial", "permutation", "weighted_without_replacement"]
 
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -39,6 +37,18 @@ def given_path(text: str) -> Path:
     if not text:
         raise typer.BadParameter("the path is empty")
     return Path(text)
+
+
+def given_seed(text: str | int) -> int:
+    """Return a seed.
+
+    Raises:
+        typer.BadParameter: It is none.
+    """
+    with contextlib.suppress(ValueError):
+        if 0 <= (seed := int(text)) < 2**64:
+            return seed
+    raise typer.BadParameter(f"expected an integer from 0 to 2**64 - 1, found {text!r}")
 
 
 CacheArgument = Annotated[
@@ -66,6 +76,33 @@ ColumnsOption = Annotated[
         autocompletion=complete_columns,
         show_default=False,
     ),
+]
+
+
+BalanceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--balance",
+        metavar="COLUMN",
+        help="Give every value of this column the same total weight.",
+        autocompletion=complete_columns,
+    ),
+]
+WeightByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--weight-by",
+        metavar="COLUMN",
+        help="Take this column of numbers as weights.",
+        autocompletion=complete_columns,
+    ),
+]
+SamplingOption = Annotated[
+    Literal["multinomial", "permutation", "weighted_without_replacement"],
+    typer.Option("--sampling", help="How positions become rows."),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Seed of the order.", parser=given_seed)
 ]
 
 

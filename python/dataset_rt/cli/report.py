@@ -11,10 +11,13 @@ from rich.console import RenderableType
 
 from dataset_rt.cli.console import line, paragraph, show, show_json, write_bytes
 from dataset_rt.cli.options import (
+    BalanceOption,
     CacheArgument,
     ColumnsOption,
     JsonOption,
-    Sampling,
+    SamplingOption,
+    SeedOption,
+    WeightByOption,
     columns_among,
     complete_columns,
     given_path,
@@ -52,24 +55,8 @@ def report(  # noqa: PLR0917 - options have names
         typer.Option("--level", "-l", help="How much is verified, as in verify."),
     ] = "full",
     columns: ColumnsOption = None,
-    balance: Annotated[
-        str | None,
-        typer.Option(
-            "--balance",
-            metavar="COLUMN",
-            help="Give every value of this column the same total weight.",
-            autocompletion=complete_columns,
-        ),
-    ] = None,
-    weight_by: Annotated[
-        str | None,
-        typer.Option(
-            "--weight-by",
-            metavar="COLUMN",
-            help="Take this column of numbers as weights.",
-            autocompletion=complete_columns,
-        ),
-    ] = None,
+    balance: BalanceOption = None,
+    weight_by: WeightByOption = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -79,10 +66,8 @@ def report(  # noqa: PLR0917 - options have names
             autocompletion=complete_columns,
         ),
     ] = None,
-    sampling: Annotated[
-        Sampling, typer.Option("--sampling", help="How positions become rows.")
-    ] = "multinomial",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the order.")] = 0,
+    sampling: SamplingOption = "multinomial",
+    seed: SeedOption = 0,
     draws: Annotated[
         int | None,
         typer.Option(

@@ -10,9 +10,12 @@ from rich.text import Text
 
 from dataset_rt.cli.console import bar, line, paragraph, show, show_json, styled, table
 from dataset_rt.cli.options import (
+    BalanceOption,
     CachesArgument,
     JsonOption,
-    Sampling,
+    SamplingOption,
+    SeedOption,
+    WeightByOption,
     complete_columns,
     require_column,
 )
@@ -36,28 +39,10 @@ def sample(  # noqa: PLR0917 - options have names
         int | None,
         typer.Option("-n", metavar="N", min=1, help="Samples to draw [default: one epoch]."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the order.")] = 0,
-    sampling: Annotated[
-        Sampling, typer.Option("--sampling", help="How positions become rows.")
-    ] = "multinomial",
-    balance: Annotated[
-        str | None,
-        typer.Option(
-            "--balance",
-            metavar="COLUMN",
-            help="Give every value of this column the same total weight.",
-            autocompletion=complete_columns,
-        ),
-    ] = None,
-    weight_by: Annotated[
-        str | None,
-        typer.Option(
-            "--weight-by",
-            metavar="COLUMN",
-            help="Take this column of numbers as weights.",
-            autocompletion=complete_columns,
-        ),
-    ] = None,
+    seed: SeedOption = 0,
+    sampling: SamplingOption = "multinomial",
+    balance: BalanceOption = None,
+    weight_by: WeightByOption = None,
     by: Annotated[
         str | None,
         typer.Option(
