@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, NullArray, new_null_array};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, NullArray, new_null_array};
 use arrow_cast::{CastOptions, cast, cast_with_options};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use arrow_select::take::take;
 use dataset_rt_storage::format::schema::{ColumnType, StoredColumn};
 use dataset_rt_storage::{Error, Result};
@@ -113,22 +114,54 @@ fn direct(stored: &ColumnType, found: &DataType) -> Option<Conversion> {
 fn narrow(array: &ArrayRef, target: &DataType) -> Result<Converted> {
     let options = CastOptions { safe: true, ..CastOptions::default() };
     let numbers = cast_with_options(array, target, &options).map_err(kernel)?;
-    if numbers.null_count() == array.null_count() {
-        return Ok(Converted::Column(numbers));
-    }
-    // A value that does not fit has become null.
-    let misfit = (0..array.len()).find(|&row| array.is_valid(row) && numbers.is_null(row));
-    Ok(Converted::Misfit(misfit.unwrap_or(0)))
+    Ok(misfit(array, &numbers).map_or(Converted::Column(numbers), Converted::Misfit))
 }
 
+/// Integers in, integers out: instants that no calendar has are instants all the same, and only a
+/// number that the target cannot hold is a misfit.
 fn change_unit(array: &ArrayRef, target: &DataType) -> Result<Converted> {
-    let changed = cast(array, target).map_err(kernel)?;
-    let back = cast(&changed, array.data_type()).map_err(kernel)?;
-    if *back == **array {
-        return Ok(Converted::Column(changed));
+    let lost = || Error::internal(format!("{} has no unit of time", array.data_type()));
+    let from = ticks_a_day(array.data_type()).ok_or_else(lost)?;
+    let to = ticks_a_day(target).ok_or_else(lost)?;
+    let ticks = cast(array, &DataType::Int64).map_err(kernel)?;
+    let ticks: Int64Array = ticks.as_primitive::<Int64Type>().unary_opt(|tick| {
+        if to >= from {
+            tick.checked_mul(to / from)
+        } else {
+            (tick % (from / to) == 0).then(|| tick / (from / to))
+        }
+    });
+    if let Some(row) = misfit(array, &ticks) {
+        return Ok(Converted::Misfit(row));
     }
-    let misfit = (0..array.len()).find(|&row| *back.slice(row, 1) != *array.slice(row, 1));
-    Ok(Converted::Misfit(misfit.unwrap_or(0)))
+    let ticks: ArrayRef = Arc::new(ticks);
+    if *target != DataType::Date32 {
+        return Ok(Converted::Column(cast(&ticks, target).map_err(kernel)?));
+    }
+    Ok(match narrow(&ticks, &DataType::Int32)? {
+        Converted::Column(days) => Converted::Column(cast(&days, target).map_err(kernel)?),
+        misfit @ Converted::Misfit(_) => misfit,
+    })
+}
+
+fn ticks_a_day(data_type: &DataType) -> Option<i64> {
+    const SECONDS: i64 = 24 * 60 * 60;
+    Some(match data_type {
+        DataType::Date32 => 1,
+        DataType::Timestamp(TimeUnit::Second, _) => SECONDS,
+        DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => SECONDS * 1_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => SECONDS * 1_000_000,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => SECONDS * 1_000_000_000,
+        _ => return None,
+    })
+}
+
+/// The first value that became null for want of room.
+fn misfit(array: &dyn Array, converted: &dyn Array) -> Option<usize> {
+    if converted.null_count() == array.null_count() {
+        return None;
+    }
+    (0..array.len()).find(|&row| array.is_valid(row) && converted.is_null(row))
 }
 
 /// Text is never copied per row, only its 16-byte views are; what the dictionary names is then

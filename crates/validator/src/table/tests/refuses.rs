@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
 use arrow_array::{
-    Float32Array, Int32Array, TimestampMillisecondArray, TimestampNanosecondArray,
+    Date64Array, Float32Array, Int32Array, TimestampMillisecondArray, TimestampNanosecondArray,
     TimestampSecondArray,
 };
 use arrow_cast::cast;
@@ -180,6 +180,28 @@ fn times_of_day_in_a_column_of_dates() {
     let table = put("day", Arc::new(times));
     let error = caches.refuse(&table, &[]);
     assert_says(&error, &["\"day\", row 22", "00:00:01", "expected", "edited="]);
+    assert_says(&caches.refuse(&table, &["day"]), &["\"day\", row 22", "fits date32"]);
+}
+
+#[test]
+fn instants_that_no_calendar_and_no_coarser_unit_has() {
+    let caches = Caches::new();
+    let last = |i: usize, far: i64| if i == 22 { far } else { 0 };
+    for far in [i64::MIN, -8_319_119_876_378_817_396, i64::MAX] {
+        let far = || (0..340).map(|i| last(i, far));
+        let seconds = TimestampSecondArray::from_iter_values(far());
+        let forms: [(&str, &str, ArrayRef); 3] = [
+            ("day", "date32", Arc::new(seconds.clone())),
+            ("day", "date32", Arc::new(Date64Array::from_iter_values(far()))),
+            ("at", "timestamp[us, UTC]", Arc::new(seconds.with_timezone("UTC"))),
+        ];
+        for (name, stored, array) in forms {
+            let error = caches.refuse(&put(name, array), &[name]);
+            assert_says(&error, &[&format!("{name:?}, row 22"), &format!("fits {stored}")]);
+        }
+    }
+    let whole_days = (0..340).map(|i| last(i, i64::from(i32::MAX) * 86_400 + 86_400));
+    let table = put("day", Arc::new(TimestampSecondArray::from_iter_values(whole_days)));
     assert_says(&caches.refuse(&table, &["day"]), &["\"day\", row 22", "fits date32"]);
 }
 
