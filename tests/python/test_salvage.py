@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 
 import pyarrow as pa
 import pytest
@@ -267,3 +268,26 @@ def test_the_compression_is_that_of_the_writer_config_where_it_is_set(runtime, t
     report = drt.salvage_cache(cache, tmp_path / "new", always=True, writer_config=config)
     assert report.is_identical
     assert drt.open_cache(report.new_path).manifest["compression"]["algo"] == "lz4"
+
+
+def test_a_damaged_number_is_a_loss_of_any_length_and_takes_no_time(runtime, tmp_path):
+    cache = large(runtime, tmp_path, shard_bytes=100_000)
+    shards = sorted((cache / "shards").iterdir())
+    assert len(shards) == 3
+    manifest = json.loads((cache / "manifest.json").read_text())
+    rows = [shard["rows"] for shard in manifest["shards"]]
+    ids = b"".join(struct.pack("<Q", sample) for sample in range(rows[0] + rows[1], 150))
+    content = bytearray(shards[2].read_bytes())
+    content[content.index(ids) + 7] = 0x40
+    shards[2].write_bytes(content)
+    shards[1].unlink()
+    (cache / "manifest.json").unlink()
+    report = salvaged(cache, tmp_path / "new", trust="structure")
+    assert report.samples_kept == rows[0] + rows[2]
+    assert (report.lost[0].start, report.lost[0].stop) == (rows[0], rows[0] + rows[1] + (1 << 62))
+    with pytest.raises(drt.ExhaustedError, match="the ranges of lost samples are in the report"):
+        report.lost_metadata()
+    cli = pytest.importorskip("cli_tools", reason="the command line needs the extra `cli`")
+    found = cli.call("repair", cache, "--unproven", "--into", tmp_path / "newer")
+    assert found.code == 0, found.err
+    assert f"{rows[0] + rows[2]} of" in " ".join(found.lines)

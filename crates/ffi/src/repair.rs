@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use dataset_rt_runtime::resources::memory_bytes_max;
 use dataset_rt_storage::repair::{
     LostSamples, Remains, Samples, Selection, Trust, examine, restore,
 };
 use dataset_rt_storage::store::{LocalStore, Store};
+use dataset_rt_storage::{Error, Kind, Result};
 use pyo3::prelude::*;
 
 use crate::failure::{attended, guarded, to_py};
@@ -33,6 +35,21 @@ pub fn restore_cache(py: Python<'_>, path: PathBuf) -> PyResult<String> {
         let store: Arc<dyn Store> = Arc::new(LocalStore);
         attended(py, |attend| restore(&store, &path, attend)?.to_json())
     })
+}
+
+/// Damaged numbers can claim more lost samples than a table of their ids has room for.
+fn fits_memory(lost: &[LostSamples]) -> Result<()> {
+    let rows = lost.iter().map(|lost| lost.stop.saturating_sub(lost.start));
+    let rows = rows.fold(0, u64::saturating_add);
+    let (needed, memory) = (rows.saturating_mul(8), memory_bytes_max());
+    if needed <= memory {
+        return Ok(());
+    }
+    let text = format!(
+        "the ids of {rows} lost samples need {needed} bytes, and this process may use {memory}; the \
+         ranges of lost samples are in the report"
+    );
+    Err(Error::new(Kind::Exhausted, text))
 }
 
 fn trust(is_trusting: bool) -> Trust {
@@ -62,6 +79,9 @@ impl NativeRemains {
         let lost: Vec<_> = lost.into_iter().map(range).collect();
         let selection = if is_lost { Selection::Lost } else { Selection::Survivors { with_ids } };
         guarded(py, || {
+            if is_lost {
+                fits_memory(&lost).map_err(|e| to_py(py, &e))?;
+            }
             let remains = attended(py, |attend| Remains::open(&path, trust(is_trusting), attend))?;
             let samples = Samples::new(remains, selection, lost).map_err(|e| to_py(py, &e))?;
             Ok(Self { samples })

@@ -10,7 +10,7 @@ import typer
 
 from dataset_rt.cli.console import show, show_json
 from dataset_rt.cli.options import CacheArgument, JsonOption, given_path
-from dataset_rt.errors import FileUnavailableError
+from dataset_rt.errors import ExhaustedError, FileUnavailableError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,7 +102,14 @@ def repair(
             raise FileUnavailableError(
                 f"{error}; to leave the cache as it is: {copying}"
             ) from error
-    lost = report.lost_metadata() if report.lost and (lost_to or not as_json) else None
+    lost = None
+    if report.lost and (lost_to or not as_json):
+        try:
+            lost = report.lost_metadata()
+        except ExhaustedError:
+            # The ranges say it all the same, where no file of rows was asked for.
+            if lost_to is not None:
+                raise
     if lost_to is not None and lost is not None:
         _write_csv(lost, lost_to)
     if as_json:

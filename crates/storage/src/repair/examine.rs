@@ -196,6 +196,11 @@ impl Examination {
             }
             let mut row = rows.start;
             while row < rows.end {
+                if let Some((stop, loss)) = remains.gap(number, row, attend)? {
+                    self.add(row, stop, loss);
+                    row = stop;
+                    continue;
+                }
                 let Some(piece) = remains.piece(row, attend)? else { break };
                 for (row, loss) in piece.rows.clone().zip(piece.losses) {
                     if let Some(loss) = loss {

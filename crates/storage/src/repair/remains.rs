@@ -251,9 +251,37 @@ impl Remains {
         self.open_shard(number, attend)?;
         let shard = self.shards.get(number);
         let end = shard.map_or(0, |shard| shard.first_row.saturating_add(shard.rows));
-        let records = self.tables.as_ref().map_or(0, |tables| tables.index.bytes_there() / 16);
-        let shard = self.shard.as_ref().filter(|_| end > records);
+        let shard = self.shard.as_ref().filter(|_| end > self.records_there());
         Ok(shard.and_then(|shard| shard.file.whole_loss()))
+    }
+
+    /// Where the rows from `row` of shard `number` on end that neither the index nor a record batch
+    /// of the shard knows, and why they are lost. Damage can turn a row's number into any other:
+    /// such a gap may have more rows than anyone could walk over.
+    pub(super) fn gap(
+        &mut self,
+        number: usize,
+        row: u64,
+        attend: Attend<'_>,
+    ) -> Result<Option<(u64, Loss)>> {
+        if row < self.records_there() {
+            return Ok(None);
+        }
+        self.open_shard(number, attend)?;
+        let (Some(rows), Some(shard)) = (self.shards.get(number), &self.shard) else {
+            return Ok(None);
+        };
+        let until = shard.batches.hidden_until(row - rows.first_row);
+        Ok(until.map(|until| {
+            let stop = rows.first_row.saturating_add(until.min(rows.rows));
+            (stop, shard.batches.loss(&shard.file))
+        }))
+    }
+
+    /// More index records than this are not there.
+    fn records_there(&self) -> u64 {
+        let bytes = self.tables.as_ref().map_or(0, |tables| tables.index.bytes_there());
+        bytes / INDEX_RECORD_BYTES
     }
 
     /// The rows of one shard from `row` on that are looked at together.

@@ -120,6 +120,20 @@ impl Structure {
         Some((number, self.rows.get(number).copied().flatten()?))
     }
 
+    /// The next row behind `row` that a batch may hold; `None` where one holds `row` itself.
+    pub(super) fn hidden_until(&self, row: u64) -> Option<u64> {
+        let mut next = u64::MAX;
+        for (start, end) in self.rows.iter().flatten() {
+            if (*start..*end).contains(&row) {
+                return None;
+            }
+            if *start > row {
+                next = next.min(*start);
+            }
+        }
+        Some(next)
+    }
+
     /// Why a row has no batch.
     pub(super) fn loss(&self, file: &ProvenFile) -> Loss {
         self.loss.clone().unwrap_or_else(|| file.loss("no record batch holds the row"))

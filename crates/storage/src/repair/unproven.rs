@@ -11,6 +11,7 @@ use super::proven::ProvenFile;
 use super::region::Attend;
 use super::structure::{Structure, footer};
 use crate::format::codec::{Algo, Compression, Scope};
+use crate::format::digest::from_hex;
 use crate::format::index::{INDEX_HEADER_BYTES, INDEX_MAGIC, INDEX_RECORD_BYTES};
 use crate::format::limits::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::format::manifest::{
@@ -23,6 +24,8 @@ use crate::{Error, Kind, Result};
 
 /// Shards that may be missing for each one that is there, and in any case.
 const MISSING_MAX: usize = 1000;
+/// Where a shard names the dictionary of its payloads.
+const DICTIONARY_MARK: &str = "dataset_rt.dictionary_blake3";
 /// No digest: nothing hashes to it.
 const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -55,7 +58,7 @@ pub(super) fn manifest(directory: &Path, attend: Attend<'_>) -> Result<Manifest>
     }
     let shards = placed(&found, index_rows(directory)?, directory)?;
     let samples_total = shards.iter().map(|shard| shard.rows).fold(0, u64::saturating_add);
-    let dictionary = schema.metadata.get("dataset_rt.dictionary_blake3").map(|blake3| {
+    let dictionary = schema.metadata.get(DICTIONARY_MARK).map(|blake3| {
         let (path, blake3) = (DICTIONARY_FILE.to_owned(), blake3.clone());
         size_of(directory, DICTIONARY_FILE).map(|size_bytes| FileEntry { path, size_bytes, blake3 })
     });
@@ -139,6 +142,10 @@ fn first_schema(
 /// What the schema of a shard says.
 fn parse(schema: &Schema) -> Option<(StoredSchema, Compression)> {
     let mark = |name: &str| schema.metadata.get(name).map(String::as_str);
+    // The one number of the shards that is taken for a digest.
+    if mark(DICTIONARY_MARK).is_some_and(|blake3| from_hex(blake3).is_none()) {
+        return None;
+    }
     let version = mark("dataset_rt.format_version")?;
     if version != FORMAT_VERSION.to_string() || mark("dataset_rt.kind")? != "shard" {
         return None;

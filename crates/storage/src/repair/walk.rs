@@ -143,20 +143,22 @@ impl Samples {
 
     /// Passes over rows of which none is taken.
     fn skip(&mut self) {
-        let next = self.lost.get(self.next_lost);
-        match (self.selection, next) {
-            (Selection::Survivors { .. }, Some(lost)) if lost.start <= self.row => {
-                self.row = self.row.max(lost.stop);
-                self.next_lost += 1;
-                self.skip();
+        while let Some(lost) = self.lost.get(self.next_lost) {
+            match self.selection {
+                Selection::Survivors { .. } if lost.start <= self.row => {
+                    self.row = self.row.max(lost.stop);
+                }
+                Selection::Survivors { .. } => return,
+                Selection::Lost if lost.stop <= self.row => {}
+                Selection::Lost => {
+                    self.row = self.row.max(lost.start);
+                    return;
+                }
             }
-            (Selection::Lost, Some(lost)) if lost.start > self.row => self.row = lost.start,
-            (Selection::Lost, Some(lost)) if lost.stop <= self.row => {
-                self.next_lost += 1;
-                self.skip();
-            }
-            (Selection::Lost, None) => self.row = self.remains.manifest().samples_total,
-            _ => {}
+            self.next_lost += 1;
+        }
+        if self.selection == Selection::Lost {
+            self.row = self.remains.manifest().samples_total;
         }
     }
 

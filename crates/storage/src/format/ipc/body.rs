@@ -10,7 +10,7 @@ use crate::format::codec::{Algo, frame};
 use crate::format::limits::PAYLOAD_BYTES_MAX;
 use crate::{Error, Result};
 
-const PREFIX_BYTES: usize = 8;
+pub(super) const PREFIX_BYTES: usize = 8;
 const STORED_RAW: i64 = -1;
 
 /// How the buffers of a body are compressed.

@@ -7,7 +7,7 @@ use arrow_ipc as fb;
 use arrow_schema::{DataType, Schema};
 use flatbuffers::VerifierOptions;
 
-use super::body::BodyKind;
+use super::body::{BodyKind, PREFIX_BYTES};
 use super::layout::{
     BatchPlace, CONTINUATION, END_OF_STREAM, HEAD_MAGIC, MESSAGE_PREFIX_BYTES, ROWS_MAX,
     TAIL_MAGIC, bitmap_bytes, buffer_count,
@@ -347,9 +347,11 @@ fn check_buffers(layout: &BatchLayout, schema: &Schema) -> Result<()> {
             let len = buffer.end - buffer.start;
             let needed = buffer_bytes_min(data_type, role, rows, *nulls)
                 .ok_or_else(|| Error::corrupt(format!("type {data_type} is not stored")))?;
+            let frame = len.saturating_sub(PREFIX_BYTES as u64);
             let is_sufficient = match layout.compression {
                 BodyKind::None => len >= needed as u64,
-                _ => len > 8 || (len == 0 && needed == 0),
+                _ if len == 0 => needed == 0,
+                kind => frame > 0 && kind.algo().raw_bytes_max(frame) >= needed as u64,
             };
             if !is_sufficient {
                 return Err(Error::corrupt(format!(

@@ -22,6 +22,52 @@ fn absurd_counts_are_told_at_once() {
     assert_eq!(refused.kind(), crate::Kind::Corrupt, "{refused}");
 }
 
+/// A manifest whose numbers agree, around files that hold next to nothing of it.
+#[test]
+fn rows_that_no_file_holds_are_one_loss_however_many() {
+    let written = small();
+    let path = written.path();
+    let mut claimed = manifest(&path);
+    let more = (1 << 36) - 20;
+    claimed.shards[1].rows += more;
+    claimed.samples_total += more;
+    claimed.index.size_bytes = record_offset(claimed.samples_total);
+    let layout = claimed.digest_layout().unwrap();
+    claimed.digests.size_bytes = layout.size_bytes();
+    overwrite(&path.join("manifest.json"), &claimed.encode().unwrap());
+    let found = examine(&path, Trust::Manifest, true, &mut never).unwrap();
+    assert_eq!(found.samples_total, 1 << 36);
+    let [lost] = found.lost.as_slice() else { panic!("{:?}", found.lost) };
+    let shards = manifest(&path).shards;
+    let before_third = shards[0].rows + shards[1].rows;
+    assert_eq!((lost.start, lost.stop), (shards[0].rows, before_third));
+    assert_eq!(lost.file, "shards/000001.arrow");
+}
+
+/// Damage to the first `sample_id` of a shard behind one that is missing.
+#[test]
+fn a_gap_between_shards_is_one_loss_however_long() {
+    let written = small();
+    let path = written.path();
+    let shards = manifest(&path).shards;
+    assert!(shards.len() > 2);
+    let first = shards[0].rows + shards[1].rows;
+    let name = path.join(&shards[2].path);
+    let mut bytes = fs::read(&name).unwrap();
+    let ids = (first..first + shards[2].rows).flat_map(u64::to_le_bytes).collect::<Vec<_>>();
+    let at = bytes.windows(ids.len()).position(|window| window == ids).unwrap();
+    bytes[at + 7] = 0x40;
+    overwrite(&name, &bytes);
+    fs::remove_file(path.join(&shards[1].path)).unwrap();
+    fs::remove_file(path.join("manifest.json")).unwrap();
+    let found = examine(&path, Trust::Structure, true, &mut never).unwrap();
+    assert_eq!(found.lost[0].start, shards[0].rows);
+    assert_eq!(found.lost[0].stop, (0x40 << 56) + first);
+    let kept = batches(&path, Trust::Structure, Selection::Survivors { with_ids: false }, &found);
+    let kept: usize = kept.iter().map(RecordBatch::num_rows).sum();
+    assert!(kept as u64 >= shards[0].rows);
+}
+
 #[test]
 fn index_records_that_lie_cost_their_sample() {
     let lies = [
