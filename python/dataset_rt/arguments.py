@@ -56,6 +56,17 @@ def to_count(value: object, argument: str, *, minimum: int) -> int:
     return count
 
 
+def to_flag(value: object, argument: str) -> bool:
+    """Return a bool; what is only true or false in a condition, such as `"no"`, is refused.
+
+    Raises:
+        TypeError: `value` is not a bool.
+    """
+    if isinstance(value, bool):
+        return value
+    raise TypeError(f"{argument} must be True or False, found {type(value).__name__}: {value!r}")
+
+
 def to_path(value: object, argument: str) -> str:
     """Return a path as `str`.
 
@@ -65,10 +76,26 @@ def to_path(value: object, argument: str) -> str:
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
         if isinstance(path, str):
-            return path
+            return _usable(path, argument)
     raise TypeError(
         f"{argument} must be str or os.PathLike[str], found {type(value).__name__}: "
         f"{_path_of_ours(value, '[0]') or repr(value)}"
+    )
+
+
+def _usable(path: str, argument: str) -> str:
+    """Refuse what no system takes for a path.
+
+    Raises:
+        InvalidInputError: A NUL, or a letter that file names cannot hold.
+    """
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise InvalidInputError(
+        f"{argument} has a NUL or a lone surrogate in it, which no path holds: found {path!r}"
     )
 
 

@@ -1,8 +1,10 @@
 """Exports: round trips keep the identity, nothing is overwritten, failures leave nothing."""
 
+import errno
 import json
 import math
 import os
+import stat
 import tarfile
 from datetime import UTC, date, datetime
 
@@ -336,3 +338,62 @@ def test_what_is_there_already_names_the_way_that_fits(runtime, tmp_path):
     materialize(dataset, tmp_path / "new", "again")
     with pytest.raises(drt.ConflictError, match=r"; choose another name, or remove it$"):
         materialize(dataset, tmp_path / "new", "again")
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        lambda cache, out: to_parquet(cache, out, overwrite=True),
+        lambda cache, out: drt.write_report(cache, out, overwrite=True),
+    ],
+    ids=["parquet", "report"],
+)
+def test_only_files_are_replaced(cache, tmp_path, export):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(drt.ConflictError, match=r"pipe: .*found a device, pipe or socket"):
+        export(cache, pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    for link in ("dangling", "link"):
+        (tmp_path / link).symlink_to(tmp_path / f"{link}-target")
+    put(tmp_path / "link-target", b"mine")
+    for link in ("dangling", "link"):
+        export(cache, tmp_path / link)
+        assert not (tmp_path / link).is_symlink()
+    assert (tmp_path / "link-target").read_bytes() == b"mine"
+    with pytest.raises(TypeError, match="overwrite must be True or False, found str: 'no'"):
+        drt.write_report(cache, tmp_path / "r.html", overwrite="no")
+
+
+@pytest.mark.parametrize("export", [to_parquet, to_webdataset, drt.write_report])
+def test_a_place_that_cannot_be_written_is_named_and_left_as_it_was(cache, tmp_path, export):
+    put(tmp_path / "file", b"mine")
+    with pytest.raises(drt.FileUnavailableError, match=r"cannot write .*file/below/x: ") as caught:
+        export(cache, tmp_path / "file" / "below" / "x")
+    assert caught.value.errno == errno.ENOTDIR
+    with pytest.raises(drt.InvalidInputError, match=r"a\\x00b"):
+        export(cache, "a\0b")
+    for inside in (cache / "x", cache / "new" / "x"):
+        with pytest.raises(drt.InvalidInputError, match="lies in the cache"):
+            export(cache, inside)
+    assert sorted(os.listdir(cache)) == sorted(os.listdir(drt.open_cache(cache).path))
+    assert not (cache / "new").exists()
+    # A manifest alone makes no cache.
+    put(tmp_path / "manifest.json", b"{}")
+    assert export(cache, tmp_path / "deep" / "er" / "x")
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        lambda cache, out: to_parquet(cache, out / "x"),
+        lambda cache, out: to_webdataset(cache, out / "x"),
+    ],
+    ids=["parquet", "webdataset"],
+)
+def test_directories_made_for_a_failure_are_gone(runtime, tmp_path, export):
+    cache = written(runtime, tmp_path, numbered(400), config=QUIET)
+    damaged(cache)
+    with pytest.raises(drt.CorruptError):
+        export(cache, tmp_path / "new" / "er")
+    assert not (tmp_path / "new").exists()

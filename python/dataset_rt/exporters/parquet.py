@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from dataset_rt.arguments import AnyPath, to_path
+from dataset_rt.arguments import AnyPath, to_flag, to_path
 from dataset_rt.exporters.publishing import published_file
 from dataset_rt.exporters.rows import PAYLOAD, AnyCache, open_rows
 
@@ -40,10 +40,12 @@ def to_parquet(
 
     Raises:
         TypeError: An argument has the wrong type.
-        InvalidInputError: A column is unknown or named twice.
+        InvalidInputError: A column is unknown or named twice, or `path` lies in a cache.
         NotFoundError: There is no cache at a path.
         CorruptError: A sample is damaged; no file is left.
-        ConflictError: There is a file already.
+        ConflictError: There is a file already, or what is no file.
+        FileExhaustedError: There is no room for the file.
+        FileUnavailableError: No file can be written there.
 
     Example:
         >>> from dataset_rt.exporters import to_parquet
@@ -55,6 +57,7 @@ def to_parquet(
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     target = Path(to_path(path, "path"))
+    overwrite = to_flag(overwrite, "overwrite")
     rows = open_rows(source, columns)
     with (
         published_file(target, overwrite=overwrite) as aside,

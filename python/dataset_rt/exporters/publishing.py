@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -9,7 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dataset_rt.errors import ConflictError
+from dataset_rt.errors import (
+    ConflictError,
+    DatasetRTError,
+    FileExhaustedError,
+    FileUnavailableError,
+    InvalidInputError,
+)
 
 _REPLACE = "replace it with overwrite=True"
 
@@ -23,21 +30,26 @@ def published_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
         overwrite: Whether it may replace another.
 
     Raises:
-        ConflictError: Something is there already, also when it came meanwhile.
+        InvalidInputError: It lies in a cache.
+        ConflictError: Something is there already, also when it came meanwhile; only regular files
+            and links are replaced.
+        FileExhaustedError: There is no room.
+        FileUnavailableError: Nothing can be written there.
     """
-    _refuse_existing(path, _REPLACE, overwrite=overwrite)
-    aside = _aside(path)
-    try:
-        yield aside
-        _sync(aside)
-        if overwrite:
-            os.replace(aside, path)
-        else:
-            _move_new(aside, path)
-        _sync(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(aside)
+    with _made_parents(path):
+        _refuse_existing(path, _REPLACE, overwrite=overwrite)
+        aside = _aside(path)
+        try:
+            yield aside
+            _sync(aside)
+            if overwrite:
+                os.replace(aside, path)
+            else:
+                _move_new(aside, path)
+            _sync(path.parent)
+        finally:
+            with suppress(OSError):
+                os.unlink(aside)
 
 
 @contextmanager
@@ -48,33 +60,76 @@ def published_directory(path: Path) -> Iterator[Path]:
         path: Where it will be; an empty directory may be there.
 
     Raises:
+        InvalidInputError: It lies in a cache.
         ConflictError: Something else is there already, also when it came meanwhile.
+        FileExhaustedError: There is no room.
+        FileUnavailableError: Nothing can be written there.
     """
-    _refuse_existing(path, "remove it", overwrite=False)
-    aside = _aside(path)
-    os.mkdir(aside)
-    try:
-        yield aside
-        for file in aside.iterdir():
-            _sync(file)
-        _sync(aside)
+    with _made_parents(path):
+        is_empty = path.is_dir() and not any(path.iterdir())
+        if os.path.lexists(path) and not is_empty:
+            raise _exists(path, "remove it")
+        aside = _aside(path)
+        os.mkdir(aside)
         try:
-            os.rename(aside, path)
-        except OSError as error:
-            if path.exists():
-                raise _exists(path, "remove it") from error
-            raise
-        _sync(path.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+            yield aside
+            for file in aside.iterdir():
+                _sync(file)
+            _sync(aside)
+            try:
+                os.rename(aside, path)
+            except OSError as error:
+                if path.exists():
+                    raise _exists(path, "remove it") from error
+                raise
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _made_parents(path: Path) -> Iterator[None]:
+    """Make the directories above `path`; a failure leaves none of them, and names `path`."""
+    _refuse_within_cache(path)
+    missing = [parent for parent in path.parents if not parent.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException as error:
+        for parent in missing:
+            with suppress(OSError):
+                parent.rmdir()
+        if isinstance(error, OSError) and not isinstance(error, DatasetRTError):
+            raise _unwritable(path, error) from error
+        raise
+
+
+def _refuse_within_cache(path: Path) -> None:
+    for parent in path.resolve().parents:
+        # Other programs have manifests, too.
+        if (parent / "manifest.json").exists() and (parent / "index.bin").exists():
+            raise InvalidInputError(
+                f"{path} lies in the cache {parent}, which is never changed: choose another place"
+            )
+
+
+def _unwritable(path: Path, error: OSError) -> DatasetRTError:
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    kind = FileExhaustedError if is_full else FileUnavailableError
+    advice = "make room" if is_full else "check the directory and who may write there"
+    refused = kind(
+        f"cannot write {path}: {error.strerror or error}; nothing was written: {advice}, or choose "
+        "another place"
+    )
+    refused.errno = error.errno
+    return refused
 
 
 def _refuse_existing(path: Path, way: str, *, overwrite: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(path):
         return
-    is_empty_directory = path.is_dir() and not any(path.iterdir())
-    if path.is_dir() != is_empty_directory or not (overwrite or is_empty_directory):
+    # What a name of a device, a pipe or a directory stands for is no old file.
+    if not overwrite or not (path.is_symlink() or path.is_file()):
         raise _exists(path, way)
 
 
@@ -91,8 +146,12 @@ def _move_new(aside: Path, path: Path) -> None:
 
 
 def _exists(path: Path, way: str) -> ConflictError:
-    # Only files are replaced.
-    found, way = ("directory", "remove it") if path.is_dir() else ("file", way)
+    if path.is_symlink() or path.is_file():
+        found = "file"
+    elif path.is_dir():
+        found, way = "directory", "remove it"
+    else:
+        found, way = "device, pipe or socket", "write to a file"
     return ConflictError(
         f"{path}: expected nothing there, found a {found}; nothing was written: choose another "
         f"place, or {way}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import polars as pl
 
 from dataset_rt.cache import Cache, open_cache
+from dataset_rt.config.reader import Sampling
 from dataset_rt.errors import DatasetRTError, InvalidInputError
 from dataset_rt.inspection.caches import anatomy_of
 from dataset_rt.inspection.integrity import Watch, integrity_of
@@ -50,7 +51,7 @@ class ReportOptions:
     balance: str | None = None
     weight_by: str | None = None
     by: str | None = None
-    sampling: Literal["multinomial", "permutation", "weighted_without_replacement"] = "multinomial"
+    sampling: Sampling = "multinomial"
     seed: int = 0
     draws: int | None = None
     samples: int | None = None

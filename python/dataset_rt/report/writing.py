@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from dataset_rt.arguments import AnyPath, to_cache_path, to_count, to_names, to_path
+from dataset_rt.arguments import AnyPath, to_cache_path, to_count, to_flag, to_names, to_path
+from dataset_rt.config.reader import Sampling
 from dataset_rt.errors import InvalidInputError
 from dataset_rt.exporters.publishing import published_file
 from dataset_rt.inspection.caches import anatomy_of
@@ -64,7 +65,7 @@ def write_report(
     balance: str | None = None,
     weight_by: str | None = None,
     by: str | None = None,
-    sampling: Literal["multinomial", "permutation", "weighted_without_replacement"] = "multinomial",
+    sampling: Sampling = "multinomial",
     seed: int = 0,
     draws: int | None = None,
     samples: int | None = None,
@@ -102,16 +103,19 @@ def write_report(
 
     Raises:
         TypeError: An argument has the wrong type.
-        InvalidInputError: A column is unknown, a number out of range, a weight not positive, or
-            `output` lies in the cache.
+        InvalidInputError: A column is unknown, a number out of range, a weight not positive, a
+            choice unknown, or `output` lies in a cache.
         NotFoundError: There is no cache.
-        ConflictError: There is a file already.
+        ConflictError: There is a file already, or what is no file.
+        FileExhaustedError: There is no room for the file.
+        FileUnavailableError: No file can be written there.
 
     Example:
         >>> write_report(cache, tmp_path / "words.html").ok
         True
     """
     path, target = Path(to_cache_path(cache, "cache")), Path(to_path(output, "output"))
+    overwrite = to_flag(overwrite, "overwrite")
     options = report_options(
         level=level,
         columns=columns,
@@ -132,13 +136,12 @@ def written_report(
     """Write a report into a file; `watch` is told what is read.
 
     Raises:
-        InvalidInputError: An option is wrong, or `output` lies in the cache.
+        InvalidInputError: An option is wrong, or `output` lies in a cache.
         NotFoundError: There is no cache.
         ConflictError: There is a file already.
     """
     # Before a directory is made for it.
     anatomy_of(cache)
-    _refuse_within(output, cache)
     with published_file(output, overwrite=overwrite) as aside:
         page, verification, troubles = made_report(cache, options, watch)
         aside.write_bytes(page)
@@ -156,6 +159,11 @@ def report_options(*, columns: Iterable[str] | None, **options: Any) -> ReportOp
         raise InvalidInputError(
             f"level must be 'quick', 'full' or 'deep', found {options['level']!r}"
         )
+    if options["sampling"] not in get_args(Sampling):
+        raise InvalidInputError(
+            "sampling must be 'multinomial', 'permutation' or 'weighted_without_replacement', "
+            f"found {options['sampling']!r}"
+        )
     if options["balance"] is not None and options["weight_by"] is not None:
         raise InvalidInputError("expected balance or weight_by, found both")
     to_count(options["seed"], "seed", minimum=0)
@@ -166,19 +174,6 @@ def report_options(*, columns: Iterable[str] | None, **options: Any) -> ReportOp
         raise InvalidInputError(f"samples must be at most {SAMPLES_MAX}, found {samples}")
     names = None if columns is None else list(to_names(columns, "columns"))
     return ReportOptions(columns=names, **options)
-
-
-def _refuse_within(output: Path, cache: Path) -> None:
-    """Refuse a file within the cache: those are immutable.
-
-    Raises:
-        InvalidInputError: It lies there.
-    """
-    home = cache.resolve()
-    if output.resolve().is_relative_to(home):
-        raise InvalidInputError(
-            f"{output} lies in the cache {cache}, which is never changed: choose another place"
-        )
 
 
 def made_report(
