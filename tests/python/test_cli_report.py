@@ -52,7 +52,7 @@ def test_columns_agree_with_the_data(runtime, tmp_path):
         "timestamp[us]", "25.0%", str(seen.n_unique()), f"{seen.min()}", "", f"{seen.max()}"
     ]  # fmt: skip
     ratio = data["ratio"].drop_nans()
-    assert rows["ratio"][1:] == ["10.0%", str(ratio.n_unique()), f"{ratio.min():.6g}", "", "inf"]
+    assert rows["ratio"][1:] == ["0", str(ratio.n_unique()), f"{ratio.min():.6g}", "", "inf"]
     assert rows["big"][3:] == [
         f"{data['big'].min():,}",
         f"{data['big'].mean():.6g}",
@@ -309,7 +309,7 @@ def test_control_c_leaves_no_file(runtime, tmp_path):
     os.killpg(terminal.process.pid, signal.SIGINT)
     assert terminal.finish() == 130
     assert b"Traceback" not in terminal.shown
-    assert list(out.parent.iterdir()) == []
+    assert not out.parent.exists()
 
 
 def test_a_reader_that_goes_away_is_no_error(cache):

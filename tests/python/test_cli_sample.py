@@ -1,5 +1,7 @@
 """`dataset-rt sample` draws what a dataset draws; `bench` reads what is there."""
 
+import os
+import textwrap
 from collections import Counter
 
 import polars as pl
@@ -7,8 +9,9 @@ import pytest
 
 pytest.importorskip("typer", reason="the command line needs the extra `cli`")
 
+import cli_tools
 from cli_tools import call
-from conftest import numbered, opened, written
+from conftest import numbered, opened, run_script, written
 
 
 def unbalanced(count=400):
@@ -84,6 +87,20 @@ def test_shares_are_shown_beside_each_other(runtime, tmp_path):
     assert "label samples stored expected drawn" in found.lines
     assert any(line.startswith("few 40 10.0% 50.0% ") for line in found.lines)
     assert "shares of classes: --by COLUMN" in call("sample", path).lines[-1]
+
+
+def test_neither_a_draw_nor_a_report_needs_numpy(runtime, tmp_path):
+    path = written(runtime, tmp_path, unbalanced())
+    script = """
+        import sys
+        sys.modules["numpy"] = None
+        from cli_tools import call
+        print(call(*sys.argv[1:]).out)
+    """
+    tools = f"import sys; sys.path.insert(0, {os.path.dirname(cli_tools.__file__)!r})"
+    for command in (["sample", path, "--balance", "label", "--json"], ["report", path, "-o", "-"]):
+        found = run_script(f"{tools}\n{textwrap.dedent(script)}", *command)
+        assert found.strip() == call(*command).out.strip()
 
 
 def test_several_caches_are_one_draw(runtime, tmp_path):

@@ -256,3 +256,15 @@ def test_times_are_never_cut_to_the_same_in_a_narrow_terminal(runtime, tmp_path)
             assert time in words
     assert any(line.startswith("false 666 66.6%") for line in wide.lines)
     assert any(line.startswith("is_old bool 0 2 false 0.334 true") for line in wide.lines)
+
+
+def test_means_of_whole_numbers_are_exact_and_nan_is_no_null(runtime, tmp_path):
+    samples = [
+        (b"", {"n": number, "x": value})
+        for number, value in [(2**63 - 1, 1.0), (-(2**63), float("nan")), (7, 2.0), (2, None)]
+    ]
+    path = written(runtime, tmp_path, samples)
+    n, x = call("stats", path, "--json").json["columns"]
+    assert n["mean"] == 2.0
+    assert (x["nulls"], x["nans"], x["mean"]) == (1, 1, 1.5)
+    assert "x float64 25.0% + 25.0% NaN 2 1 1.5 2" in call("stats", path).lines

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
 from dataset_rt.errors import DatasetRTError
-from dataset_rt.inspection.unused_weights import why_unused
+from dataset_rt.inspection.weights import why_unused
 from dataset_rt.text import count
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def _words(least: float, largest: float, unused: str) -> str:
     if least == largest:
         return f"all equal ({least:.6g})"
     times = largest / least
-    said = f"{least:.6g} to {largest:.6g}, the largest {times:,.4g} times the least"
+    # No float holds how many times 1e300 is 1e-300.
+    how = f", the largest {times:,.4g} times the least" if math.isfinite(times) else ""
+    said = f"{least:.6g} to {largest:.6g}{how}"
     return f"{said}; {unused}" if unused else said
 
 

@@ -187,13 +187,12 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
     rows = []
     cells_max = 24 if width() >= _WIDE else _NARROW_NAME
     for column in found:
-        nulls = column.nulls + column.nans
         distinct = f">{count(DISTINCT_MAX)}" if column.distinct is None else count(column.distinct)
         rows.append(
             (
                 cut(column.name, cells_max),
                 styled(column.type, "cyan"),
-                styled("0", "dim") if not nulls else share(nulls / column.rows),
+                _missing(column),
                 distinct,
                 _edge(column, column.min),
                 "" if column.mean is None else _mean(column.mean),
@@ -202,6 +201,14 @@ def _columns_table(found: list[ColumnStats]) -> RenderableType:
         )
     headings = ("column", "type", ">nulls", ">distinct", ">min", ">mean", ">max")
     return table(headings, rows, flexible=("min", "max"), folding=("type",))
+
+
+def _missing(column: ColumnStats) -> Text | str:
+    """Nulls, and the floats that are no number."""
+    if not column.nulls and not column.nans:
+        return styled("0", "dim")
+    nans = f" + {share(column.nans / column.rows)} NaN" if column.nans else ""
+    return f"{share(column.nulls / column.rows) if column.nulls else 0}{nans}"
 
 
 def _mean(mean: float) -> str:

@@ -11,8 +11,7 @@ active_sizes.py  payload sizes of the rows of an active table
 payload_kind.py, kinds.py
                  what payloads look like
 draws.py         how often a stream would draw which samples
-unused_weights.py
-                 where weights do nothing
+weights.py       weights whose sums are finite; where weights do nothing
 words.py         messages of the library in terms of options
 checks.py        a verification in words
 integrity.py     what a verification found, which samples that costs, and what to do about it

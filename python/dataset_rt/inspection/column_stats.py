@@ -44,7 +44,7 @@ class ColumnStats:
     nans: int = 0
     min: Any = None
     max: Any = None
-    sum: float | None = None
+    sum: float | int | None = None
     dtype: pl.DataType = field(default_factory=pl.Null)
     counts: pl.DataFrame | None = None
     _pending: list[pl.DataFrame] = field(default_factory=list)
@@ -112,7 +112,10 @@ class ColumnStats:
             return
         self._bound(values)
         if self.dtype.is_numeric() or self.dtype == pl.Boolean:
-            self.sum = (self.sum or 0.0) + float(values.cast(pl.Float64).sum())
+            # Whole numbers to the last digit: floats of both signs could cancel out wrongly.
+            wide = pl.Int128 if values.dtype.is_integer() else pl.Float64
+            total: float | int = values.cast(wide).sum()  # type: ignore[assignment]
+            self.sum = (self.sum or 0) + total
         if self._is_counted:
             self._count(values)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 import polars as pl
 
 from dataset_rt.config import ReaderConfig
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import InvalidInputError
+from dataset_rt.inspection.weights import relative
 from dataset_rt.text import count
 
 _BATCH_ROWS = 16_384
@@ -107,17 +107,18 @@ def draw(
         table: Its active table.
         on_progress: Is told how many samples were drawn.
     """
-    first = table.select("cache_id", row=pl.int_range(pl.len())).group_by("cache_id").min()
-    starts = first.rows()
-    counts, done = np.zeros(table.height, np.uint32), 0
+    first = table.select("cache_id", row=pl.int_range(pl.len(), dtype=pl.UInt64))
+    starts = dict(first.group_by("cache_id").min().iter_rows())
+    counts, done = pl.zeros(table.height, pl.UInt32, eager=True), 0
     for batch in dataset.iter_batches(_BATCH_ROWS, columns=_IDENTITY):
-        caches, samples = (batch.column(i).to_numpy() for i in range(2))
-        for cache_id, start in starts:
-            of_cache = samples if len(starts) == 1 else samples[caches == cache_id]
-            np.add.at(counts, of_cache.astype(np.int64) + start, 1)
+        identity = pl.DataFrame(batch)
+        begin = identity["cache_id"].replace_strict(starts, return_dtype=pl.UInt64)
+        rows = (begin + identity["sample_id"]).value_counts(name="times")
+        row, times = rows.get_columns()
+        counts.scatter(row, counts.gather(row) + times)
         done += batch.num_rows
         on_progress(done)
-    return pl.Series("count", counts)
+    return counts.alias("count")
 
 
 def shares_of(table: pl.DataFrame, drawn: pl.Series, column: str, due: Due) -> list[dict[str, Any]]:
@@ -135,7 +136,9 @@ def shares_of(table: pl.DataFrame, drawn: pl.Series, column: str, due: Due) -> l
         Dates and times are integers, as `to_physical` of Polars leaves them.
     """
     value = table.get_column(column).to_physical().alias("value")
-    rows = pl.DataFrame([value, table.get_column("weight").alias("weight"), drawn])
+    weight = table.get_column("weight")
+    largest = float(weight.max())  # type: ignore[arg-type]
+    rows = pl.DataFrame([value, relative(weight, largest).alias("weight"), drawn])
     shares = (
         rows.group_by("value")
         .agg(

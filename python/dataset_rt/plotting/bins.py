@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import polars as pl
+
+from dataset_rt.inspection.weights import relative
 
 BINS = 40
 _GROWING_FROM = 50.0
@@ -19,6 +22,8 @@ class Bins:
         largest: Largest value.
         is_integer: Values are whole numbers: ranges that do not grow hold equally many of them.
         number: Ranges at most.
+        has_relative_sums: Sums are of values relative to the largest, for those whose sum no float
+            holds.
 
     Attributes:
         is_growing: Whether each range is a constant times as wide as the one before; then values
@@ -26,12 +31,19 @@ class Bins:
     """
 
     def __init__(
-        self, least: float, largest: float, *, is_integer: bool = False, number: int = BINS
+        self,
+        least: float,
+        largest: float,
+        *,
+        is_integer: bool = False,
+        number: int = BINS,
+        has_relative_sums: bool = False,
     ) -> None:
         """See the class."""
         self._least, self._largest = float(least), float(largest)
         self.is_growing = self._least > 0 and self._largest / self._least >= _GROWING_FROM
         self._number = number if self._least < self._largest else 1
+        self._has_relative_sums = has_relative_sums
         if is_integer and self._number > 1 and not self.is_growing:
             wholes = int(largest) - int(least) + 1
             width = -(-wholes // number)
@@ -41,8 +53,10 @@ class Bins:
 
     def add(self, values: pl.Series) -> None:
         """Count the values of one piece."""
-        place = self.places(values.cast(pl.Float64))
-        found = pl.DataFrame([place.alias("place"), values.cast(pl.Float64).alias("value")])
+        floats = values.cast(pl.Float64)
+        place = self.places(floats)
+        summed = relative(floats, self._largest) if self._has_relative_sums else floats
+        found = pl.DataFrame([place.alias("place"), summed.alias("value")])
         counted = found.group_by("place").agg(
             rows=pl.len().cast(pl.UInt64), sum=pl.col("value").sum()
         )
@@ -57,7 +71,11 @@ class Bins:
             place = (values.log() - math.log(self._least)) / whole * self._number
         else:
             # Divided by the width: whole numbers at a bound come out exactly there.
-            place = (values - self._least) / ((self._largest - self._least) / self._number)
+            # Scaled, so that neither the distance of the largest floats is infinite, nor the width
+            # of ranges between the least ones 0.
+            most = max(abs(self._least), abs(self._largest))
+            least, largest = relative(pl.Series([self._least, self._largest]), most)
+            place = (relative(values, most) - least) / ((largest - least) / self._number)
         return place.floor().cast(pl.Int64).clip(0, self._number - 1)
 
     def ranges(self) -> pl.DataFrame:
@@ -76,10 +94,11 @@ class Bins:
         part = place / self._number
         if self._largest <= self._least:
             # One value alone: something wide enough to be seen, around it.
-            return self._least + (place - 0.5) * (abs(self._least) * 0.1 or 1.0)
+            edge = self._least + (place - 0.5) * (abs(self._least) * 0.1 or 1.0)
+            return min(max(edge, -sys.float_info.max), sys.float_info.max)
         if self.is_growing:
             start, end = math.log(self._least), math.log(self._largest)
             # The ends are as they were given, not as logarithms round them.
             inner = math.exp(start + (end - start) * part)
             return {0: self._least, self._number: self._largest}.get(place, inner)
-        return self._least + (self._largest - self._least) * part
+        return self._least * (1 - part) + self._largest * part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ _NUMBER = (
 )
 _NAME_CELLS_MAX = 40
 _TICKS = 5
+_POWER_MAX = 308
+"""Of ten, that a float can hold."""
 # What is wider than a chart is cut off.
 _TITLE_LETTERS, _SUBTITLE_LETTERS = 44, 56
 _ALIKE = 1e-9
@@ -53,8 +56,7 @@ def weight_chart(found: Histogram, unused: str) -> alt.Chart:
         found: How many rows have which weights.
         unused: Why these do nothing, or nothing.
     """
-    total = float(found.ranges["sum"].sum())
-    frame = found.ranges.with_columns(share=pl.col("sum") / total)
+    frame = found.ranges.with_columns(share=pl.col("sum") / pl.col("sum").sum())
     tips = [
         alt.Tooltip("begin:Q", title="weight from", format=".4~g"),
         alt.Tooltip("end:Q", title="to", format=".4~g"),
@@ -62,7 +64,7 @@ def weight_chart(found: Histogram, unused: str) -> alt.Chart:
         alt.Tooltip("share:Q", title="share of all weight", format=".1%"),
     ]
     title = f"Weights of {counted(found.rows, 'row')}"
-    subtitles = [f"all equal: {total / found.rows:.6g}" if frame.height == 1 else unused]
+    subtitles = [f"all equal: {found.largest:.6g}" if frame.height == 1 else unused]
     return _histogram(
         frame, found, title=title, subtitles=subtitles, x="weight", tips=tips, labels=_NUMBER
     )
@@ -106,7 +108,7 @@ def _histogram(
     begin, end = float(frame["begin"][0]), float(frame["end"][-1])
     if frame.height == 1:
         # One value alone: its bar would fill the place.
-        begin, end = 0.0, begin + end or 1.0
+        begin, end = 0.0, min(begin + end or 1.0, sys.float_info.max)
     ticks = max(1, min(_TICKS, int(end - begin))) if is_whole else _TICKS
     # Nothing can be drawn from 0 on a logarithmic axis, so it begins where the ranges do.
     scale = alt.Scale(type="log" if found.is_growing else "linear", zero=False, nice=False)
@@ -141,7 +143,9 @@ def _decades(least: float, largest: float) -> list[float]:
     # Six labels are as many as can be read.
     step = max(1, (last - first) // 6)
     parts = (1, 2, 5) if last - first <= 2 else (1,)
-    ticks = [part * 10.0**power for power in range(first, last + 1, step) for part in parts]
+    # No float is as large as the power above the largest ones.
+    powers = range(first, min(last, _POWER_MAX) + 1, step)
+    ticks = [part * 10.0**power for power in powers for part in parts]
     return [tick for tick in ticks if least <= tick <= largest]
 
 

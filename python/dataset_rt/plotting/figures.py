@@ -13,6 +13,7 @@ from dataset_rt.errors import InvalidInputError
 from dataset_rt.inspection.active_sizes import ActiveSizes
 from dataset_rt.inspection.draws import Due, due_by
 from dataset_rt.inspection.values import text_of
+from dataset_rt.inspection.weights import relative
 from dataset_rt.plotting.bins import Bins
 from dataset_rt.text import count, cut_inside, value_text
 
@@ -48,14 +49,16 @@ class Histogram(NamedTuple):
     """Ranges of values, as `Bins.ranges` gives them.
 
     Attributes:
-        ranges: `begin`, `end`, `rows`, `sum`.
+        ranges: `begin`, `end`, `rows`, `sum` (of weights: relative).
         rows: Rows in all ranges.
+        largest: Largest value.
         is_growing: Whether ranges grow by a constant factor.
         empty: Rows whose value is 0 that have no place among growing ranges.
     """
 
     ranges: pl.DataFrame
     rows: int
+    largest: float
     is_growing: bool
     empty: int = 0
 
@@ -99,10 +102,10 @@ def weight_histogram(dataset: CachedDataset) -> Histogram:
         least = min(least, float(weights.min()))  # type: ignore[arg-type]
         largest = max(largest, float(weights.max()))  # type: ignore[arg-type]
         rows += len(weights)
-    bins = Bins(least, largest)
+    bins = Bins(least, largest, has_relative_sums=True)
     for weights in _weights(dataset):
         bins.add(weights)
-    return Histogram(bins.ranges(), rows, bins.is_growing)
+    return Histogram(bins.ranges(), rows, largest, bins.is_growing)
 
 
 def _weights(dataset: CachedDataset) -> Iterator[pl.Series]:
@@ -128,7 +131,8 @@ def size_histogram(dataset: CachedDataset) -> Histogram:
         bins = Bins(0, largest, is_integer=True)
     for sizes in active:
         bins.add(sizes.filter(sizes > 0) if bins.is_growing else sizes)
-    return Histogram(bins.ranges(), rows, bins.is_growing, empty if bins.is_growing else 0)
+    left_out = empty if bins.is_growing else 0
+    return Histogram(bins.ranges(), rows, largest, bins.is_growing, left_out)
 
 
 def class_shares(dataset: CachedDataset, column: str) -> Shares:
@@ -204,10 +208,14 @@ def _drawn_batches(dataset: CachedDataset, column: str, n: int) -> Iterator[pa.R
 
 
 def _of_values(dataset: CachedDataset, column: str) -> pl.DataFrame:
-    """Return `value`, `rows`, `weight` of each value of a column in the active table."""
+    """Return `value`, `rows`, `weight` of each value of a column in the active table.
+
+    Weights are relative to the largest.
+    """
     names = [column] if column == "weight" else [column, "weight"]
+    largest = max(float(weights.max()) for weights in _weights(dataset))  # type: ignore[arg-type]
     batches = (
-        pl.DataFrame(batch).with_columns(pl.col("weight").alias("_weight"))
+        pl.DataFrame(batch).with_columns(relative(pl.col("weight"), largest).alias("_weight"))
         for batch in dataset.to_arrow(names)
     )
     return _counted(batches, column, _summed_with_weight)

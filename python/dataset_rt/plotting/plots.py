@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataset_rt.arguments import to_count
 from dataset_rt.errors import InvalidInputError
-from dataset_rt.inspection.unused_weights import why_unused
+from dataset_rt.inspection.weights import why_unused
 from dataset_rt.text import counted, safe
 
 if TYPE_CHECKING:

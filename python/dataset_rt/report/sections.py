@@ -127,8 +127,7 @@ def columns_sections(found: CacheFacts) -> list[Markup]:
 
 
 def _nulls(column: ColumnFacts) -> str:
-    nulls = column.nulls + column.nans
-    return share(nulls / column.rows) if nulls else "0"
+    return share(column.nulls / column.rows) if column.nulls else "0"
 
 
 def payloads_section(found: CacheFacts) -> Markup:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from dataset_rt.inspection.positions import spread
@@ -56,7 +55,7 @@ def _classes(
         for sample in ids:
             if start <= sample < start + len(column):
                 of_chosen[sample] = column[sample - start]
-        at = np.arange(start, start + len(column), dtype=np.uint64)
+        at = pl.int_range(start, start + len(column), dtype=pl.UInt64, eager=True)
         found = (
             pl.DataFrame({"value": column, "ticket": _tickets(at, seed), "at": at})
             .sort("ticket")
@@ -71,9 +70,16 @@ def _classes(
     return of_chosen, rows, drawn
 
 
-def _tickets(at: np.ndarray, seed: int) -> np.ndarray:
-    """Return a number for each row, the smallest of which is drawn: the mixer of SplitMix64."""
-    mixed = at + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+def _tickets(at: pl.Series, seed: int) -> pl.Series:
+    """Return a number for each row, the smallest of which is drawn: the mixer of SplitMix64.
+
+    Polars multiplies and adds modulo 2**64.
+    """
+    mixed = at + _u64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+    mixed = (mixed ^ (mixed // _u64(2**30))) * _u64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed // _u64(2**27))) * _u64(0x94D049BB133111EB)
+    return mixed ^ (mixed // _u64(2**31))
+
+
+def _u64(number: int) -> pl.Series:
+    return pl.Series([number], dtype=pl.UInt64)
