@@ -76,6 +76,13 @@ def main() -> None:
         assert "pip install typer" in bare.stderr, bare
         run(*pip, f"{wheel}[cli]")
         run(script, "--version")
+        (cache,) = empty.glob("**/manifest.json")
+        for arguments in (
+            ("inspect",), ("stats",), ("verify",), ("sample", "--balance", "label"),
+            ("report", "-o", empty / "report.html"),
+        ):  # fmt: skip
+            command, *options = arguments
+            run(script, command, cache.parent, *options, stdout=subprocess.DEVNULL)
     print(f"{wheel.name} works in an empty environment")
 
 
