@@ -13,6 +13,8 @@ import cli_tools
 from cli_tools import call
 from conftest import numbered, opened, run_script, written
 
+from dataset_rt import InvalidInputError, write_report
+
 
 def unbalanced(count=400):
     return [(b"", {"label": "many" if i % 10 else "few", "w": i % 3 + 0.5}) for i in range(count)]
@@ -115,6 +117,11 @@ def test_what_cannot_be_drawn_by_is_wrong_usage(runtime, tmp_path):
     assert call("sample", path, "--balance", "lable").code == 2
     assert call("sample", path, "--balance", "label", "--weight-by", "w").code == 2
     assert call("sample", path, "--weight-by", "label").code == 2
+    for option in ("--balance", "--weight-by", "--by"):
+        for command in (["sample", path], ["report", path, "-o", "-"]):
+            assert "no column ''" in call(*command, option, "").err
+            with pytest.raises(InvalidInputError, match="''"):
+                write_report(path, tmp_path / "r.html", **{option[2:].replace("-", "_"): ""})
     for seed in (-1, 2**64, "x"):
         outside = call("sample", path, "--seed", seed)
         assert outside.code == 2

@@ -100,7 +100,7 @@ def report(  # noqa: PLR0917 - options have names
     """
     if output == _STDOUT and as_json:
         raise typer.BadParameter("--json needs a file: -o FILE")
-    if balance and weight_by:
+    if balance is not None and weight_by is not None:
         raise typer.BadParameter("give --balance or --weight-by, not both")
     try:
         manifest = anatomy_of(cache).manifest

@@ -63,11 +63,11 @@ def sample(  # noqa: PLR0917 - options have names
     from dataset_rt.inspection.draws import draw, due_by  # noqa: PLC0415 - Polars
     from dataset_rt.runtime import open_dataset  # noqa: PLC0415 - Polars and pydantic
 
-    if balance and weight_by:
+    if balance is not None and weight_by is not None:
         raise typer.BadParameter("give --balance or --weight-by, not both")
     dataset = open_dataset(caches, seed=seed, shuffle=True, sampling=sampling)
     _weigh(dataset, balance, weight_by)
-    column = by or balance
+    column = balance if by is None else by
     metadata = dataset.get_metadata()
     if column is not None:
         require_column(column, _stored(metadata))
@@ -114,13 +114,13 @@ def _shares(table: pl.DataFrame, drawn: pl.Series, column: str, due: Due) -> lis
 def _weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) -> None:
     from dataset_rt.inspection.draws import weigh  # noqa: PLC0415 - Polars
 
-    name = balance or weight_by
+    name = weight_by if balance is None else balance
     if name is None:
         return
     table = dataset.get_metadata()
     require_column(name, _stored(table))
     dtype = table.schema[name]
-    if weight_by and not dtype.is_numeric():
+    if weight_by is not None and not dtype.is_numeric():
         raise typer.BadParameter(f"--weight-by {name}: it holds {dtype}, not numbers")
     try:
         weigh(dataset, balance, weight_by)

@@ -80,14 +80,14 @@ def weigh(dataset: CachedDataset, balance: str | None, weight_by: str | None) ->
     Raises:
         InvalidInputError: There is no such column, or a weight is not a positive number.
     """
-    name = balance or weight_by
+    name = weight_by if balance is None else balance
     if name is None:
         return
     table = dataset.get_metadata()
     if name not in table.columns:
         raise InvalidInputError(f"expected a column of the cache, found {name!r}")
     column = table.get_column(name)
-    if balance:
+    if balance is not None:
         sizes = table.select(size=pl.len().over(pl.lit(column))).get_column("size")
         weight = 1.0 / sizes
     else:

@@ -135,7 +135,7 @@ def _kinds(
 
 def _classes(options: ReportOptions, columns: ColumnsFacts | Missing) -> tuple[str | None, str]:
     """Return the column whose values are the classes, if any, and why this one."""
-    named = options.by or options.balance
+    named = options.balance if options.by is None else options.by
     if named is not None:
         return named, ""
     if isinstance(columns, Missing):

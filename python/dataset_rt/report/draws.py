@@ -50,7 +50,9 @@ def draws_of(
     try:
         weigh(dataset, balance, weight_by)
     except InvalidInputError as error:
-        raise InvalidInputError(f"weights from {weight_by or balance}: {error}") from error
+        raise InvalidInputError(
+            f"weights from {balance if weight_by is None else weight_by}: {error}"
+        ) from error
     table = dataset.get_metadata()
     dataset.set_epoch_len(draws or min(table.height, DRAWS_MAX))
     drawn = draw(dataset, table, lambda _: None)
@@ -66,9 +68,9 @@ def draws_of(
     if column is not None:
         shares, others = _shares(table, drawn, column, due)
     weights = "all equal"
-    if balance:
+    if balance is not None:
         weights = f"balanced by {balance}"
-    elif weight_by:
+    elif weight_by is not None:
         weights = f"from {weight_by}"
     return DrawFacts(
         by=column,
