@@ -83,6 +83,34 @@ def to_path(value: object, argument: str) -> str:
     )
 
 
+def to_directory(value: object, argument: str) -> str:
+    """Return the path of a directory to write into as `str`.
+
+    Raises:
+        TypeError: `value` is not a path.
+        InvalidInputError: It is a cache, or lies in one.
+    """
+    path = to_path(value, argument)
+    refuse_within_cache(path)
+    return path
+
+
+def refuse_within_cache(path: str) -> None:
+    """Refuse a place in a published cache, which nothing but a repair may change.
+
+    Raises:
+        InvalidInputError: `path` lies in one, or is one.
+    """
+    # Other programs have manifests, too.
+    names = ("manifest.json", "index.bin")
+    place, below = os.path.realpath(path), None
+    while place != below:
+        if all(os.path.exists(os.path.join(place, name)) for name in names):
+            how = "is a cache" if below is None else f"lies in the cache {place}"
+            raise InvalidInputError(f"{path} {how}, which is never changed: choose another place")
+        place, below = os.path.dirname(place), place
+
+
 def _usable(path: str, argument: str) -> str:
     """Refuse what no system takes for a path.
 
@@ -186,6 +214,11 @@ def to_names(value: object, argument: str) -> list[str]:
         raise TypeError(f"{argument} must be a list of column names: pass [{value!r}]")
     if not isinstance(value, Iterable):
         raise TypeError(f"{argument} must be a list of column names, found {type(value).__name__}")
+    if isinstance(value, Mapping):
+        raise TypeError(
+            f"{argument} must be a list of column names, found {type(value).__name__}: nothing is "
+            "renamed here"
+        )
     names = list(value)
     for name in names:
         if not isinstance(name, str):

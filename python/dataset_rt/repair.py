@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from dataset_rt import _native
-from dataset_rt.arguments import AnyPath, to_cache_path, to_config, to_flag, to_path
+from dataset_rt.arguments import AnyPath, to_cache_path, to_config, to_directory, to_flag
 from dataset_rt.errors import InternalError, InvalidInputError
 from dataset_rt.results import CacheWriteError
 
@@ -331,7 +331,7 @@ def salvage_cache(
     """
     from dataset_rt.config import WriterConfig  # noqa: PLC0415 - pydantic is slow to import
 
-    text, directory = to_cache_path(path, "path"), to_path(into, "into")
+    text, directory = to_cache_path(path, "path"), to_directory(into, "into")
     original_ids, always = to_flag(original_ids, "original_ids"), to_flag(always, "always")
     if trust not in get_args(Trust):
         raise InvalidInputError(f"trust must be 'manifest' or 'structure', found {trust!r}")

@@ -15,7 +15,7 @@ from dataset_rt.arguments import (
     AnyPath,
     to_config,
     to_count,
-    to_path,
+    to_directory,
     to_paths,
     to_sources,
 )
@@ -202,7 +202,7 @@ class DatasetRuntime:
         self, sources: object, path: object, writer_config: object, *, reuse: bool
     ) -> list[CacheWriteResult]:
         named = to_sources(sources)
-        directory = to_path(path, "path")
+        directory = to_directory(path, "path")
         config = to_config(writer_config, WriterConfig, "writer_config")
         if self._native.closed:
             raise InvalidInputError("the runtime is closed: make a new DatasetRuntime")

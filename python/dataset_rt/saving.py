@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self, cast
 
-from dataset_rt.arguments import AnyPath, to_path
+from dataset_rt.arguments import AnyPath, to_directory, to_path
 
 if TYPE_CHECKING:
     from dataset_rt._native import NativeDataset
@@ -37,8 +37,9 @@ class Saving:
                 with digests of both.
 
         Raises:
-            InvalidInputError: As `state_dict`.
-            UnavailableError: Another process or thread is saving there.
+            InvalidInputError: As `state_dict`, or `path` is a cache or lies in one.
+            UnavailableError: Another process or thread is saving there, or nobody may write there
+                (`FileUnavailableError`).
             ExhaustedError: The disk is full.
 
         Example:
@@ -52,7 +53,7 @@ class Saving:
         """
         from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
 
-        saved_state.save_state(_as_dataset(self), to_path(path, "path"))
+        saved_state.save_state(_as_dataset(self), to_directory(path, "path"))
 
     def load_state(self, path: AnyPath) -> None:
         """Take over table and place that `save_state` saved; the next iterator begins there.
@@ -86,7 +87,9 @@ class Saving:
                 an edited table as an Arrow IPC stream. A crash leaves what was there before.
 
         Raises:
-            UnavailableError: Another process or thread is saving there.
+            InvalidInputError: `path` is a cache or lies in one.
+            UnavailableError: Another process or thread is saving there, or nobody may write there
+                (`FileUnavailableError`).
             ExhaustedError: The disk is full.
 
         Example:
@@ -97,7 +100,7 @@ class Saving:
         """
         from dataset_rt import saved_state  # noqa: PLC0415 - imports pydantic
 
-        saved_state.dump_config(_as_dataset(self), to_path(path, "path"))
+        saved_state.dump_config(_as_dataset(self), to_directory(path, "path"))
 
     @classmethod
     def from_config(cls, path: AnyPath, *, runtime: DatasetRuntime | None = None) -> Self:

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import QUIET, numbered, opened, put, run_script, written
+from conftest import QUIET, directory_digest, numbered, opened, put, run_script, written
 
 import dataset_rt as drt
 from dataset_rt.exporters import materialize, to_parquet, to_webdataset
@@ -397,3 +397,41 @@ def test_directories_made_for_a_failure_are_gone(runtime, tmp_path, export):
     with pytest.raises(drt.CorruptError):
         export(cache, tmp_path / "new" / "er")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_published_cache_takes_nothing_in(runtime, cache, tmp_path):
+    before = directory_digest(cache)
+    dataset = opened(runtime, cache)
+    reading = drt.ReaderConfig(seed=1)
+    source = drt.ArrowSource("inner", pa.table({"payload": [b"x"]}))
+    (tmp_path / "link").symlink_to(cache)
+    for place in (cache, cache / "deeper", tmp_path / "link", tmp_path / "link" / "shards"):
+        for put_there in (
+            lambda place: dataset.save_state(place),
+            lambda place: dataset.dump_config(place),
+            lambda place: materialize(dataset, place, "inner"),
+            lambda place: runtime.write_cache(source, place),
+            lambda place: runtime.from_cache_sources(source, place, reader_config=reading),
+            lambda place: drt.salvage_cache(cache, place, always=True),
+            lambda place: to_webdataset(dataset, place / "x"),
+        ):
+            with pytest.raises(drt.InvalidInputError, match=r"is a cache|lies in the cache"):
+                put_there(place)
+    assert directory_digest(cache) == before
+
+
+def test_nothing_is_renamed_but_by_materialize(runtime, cache, tmp_path):
+    dataset = opened(runtime, cache)
+    mapping = {"number": "n"}
+    for take in (
+        lambda: to_parquet(dataset, tmp_path / "x", columns=mapping),
+        lambda: to_webdataset(dataset, tmp_path / "x", columns=mapping),
+        lambda: dataset.iter_batches(2, columns=mapping),
+        lambda: dataset.to_arrow(mapping),
+    ):
+        with pytest.raises(TypeError, match="found dict: nothing is renamed here"):
+            take()
+    new = drt.open_cache(materialize(dataset, tmp_path, "new", columns=mapping))
+    assert new.metadata().columns[-1] == "n"
+    digests = json.loads(new.manifest["provenance"]["materialized_from_content_blake3"])
+    assert digests == [drt.open_cache(cache).manifest["content_blake3"]]

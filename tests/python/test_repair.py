@@ -237,7 +237,7 @@ def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path, monke
     code, text = command(cache, "--dry-run")
     assert (code, "restorable  index.bin  it is missing" in text) == (1, True)
     code, text = command(cache)
-    assert (code, "restored  index.bin  it is missing" in text) == (0, True)
+    assert (code, "restored  index.bin  before: it is missing" in text) == (0, True)
     assert command(cache)[0] == 0
     flip(cache / "shards/000000.arrow", 100_000)
     code, text = command(cache, "--lost", tmp_path / "lost.csv")
@@ -258,6 +258,26 @@ def test_the_command_leads_from_damage_to_a_whole_cache(runtime, tmp_path, monke
         lost = [int(row["sample_id"]) for row in csv.DictReader(file)]
     kept = drt.open_cache(document["new_path"]).metadata()["original_sample_id"].to_list()
     assert sorted(lost + kept) == list(range(60))
+    # The list of the lost is a new file, and never one of the cache.
+    (tmp_path / "mine").write_text("mine")
+    before = directory_digest(cache)
+    for file, says in (
+        (tmp_path / "mine", "found a file"),
+        (cache / "manifest.json", "lies in the cache"),
+        (cache / "new" / "lost.csv", "lies in the cache"),
+    ):
+        for options in (["--dry-run"], ["--into", tmp_path / "other"]):
+            refused = call("repair", cache, "--lost", file, *options)
+            assert (refused.code, refused.out) == (1, "")
+            assert says in refused.err
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert directory_digest(cache) == before
+    assert not (tmp_path / "other").exists()
+    # What was done is said, also where the list cannot be written.
+    nowhere = call("repair", cache, "--into", tmp_path / "other", "--lost", tmp_path / "mine" / "x")
+    assert nowhere.code == 1
+    assert "46 of 60 samples into" in nowhere.out
+    assert "cannot write" in nowhere.err
     again = call("repair", *arguments)
     assert (again.code, again.out) == (1, "")
     assert "exists" in again.err
@@ -351,3 +371,21 @@ def test_a_stale_cache_is_not_exchanged_while_it_is_repaired(runtime, tmp_path):
     reader = drt.ReaderConfig(seed=1)
     built = runtime.from_cache_sources(source, tmp_path, reader_config=reader, writer_config=config)
     assert built.results[0].status == "written"
+
+
+def test_without_a_manifest_the_way_on_is_named_and_nothing_is_called_proof(
+    runtime, tmp_path, monkeypatch
+):
+    pytest.importorskip("typer")
+    monkeypatch.chdir(tmp_path)
+    cache = written(runtime, tmp_path / "caches", numbered(30))
+    (cache / "manifest.json").unlink()
+    for words in (["head", cache], ["diff", cache, cache]):
+        found = call(*words)
+        assert found.code == 1
+        assert "repair --into DIRECTORY --unproven" in found.err
+        assert "did you mean" not in found.err
+    code, text = command(cache, "--into", "new", "--unproven", "--original-ids")
+    assert code == 0
+    assert "dataset-rt verify" in text
+    assert "diff" not in text

@@ -106,7 +106,8 @@ def _samples(report: Report) -> tuple[int, int]:
 
 def _what(file: DamagedFile) -> str:
     obstacle = f"; it cannot be restored: {file.obstacle}" if file.obstacle else ""
-    return file.reason + obstacle
+    before = "before: " if file.state == "restored" else ""
+    return f"{before}{file.reason}{obstacle}"
 
 
 def _reasons(report: Report) -> list[RenderableType]:
@@ -195,7 +196,8 @@ def _next(report: Report) -> Iterator[str]:
     if isinstance(report, SalvageReport) and report.new_path is not None:
         new = shlex.quote(str(report.new_path))
         yield f"dataset-rt verify {new}"
-        if has_original_ids(report.new_path):
+        # Without a manifest there is nothing to compare with.
+        if report.is_proven and has_original_ids(report.new_path):
             yield f"dataset-rt diff {shlex.quote(str(path))} {new} --original-ids proves it"
         return
     if not report.files and not report.lost:

@@ -62,7 +62,7 @@ def repair(
         typer.Option(
             "--lost",
             metavar="FILE",
-            help="Write ids and metadata of lost samples as CSV to this file.",
+            help="Write ids and metadata of lost samples as CSV to this new file.",
             parser=given_path,
             show_default=False,
         ),
@@ -82,8 +82,11 @@ def repair(
     if into is not None and dry_run:
         raise typer.BadParameter("--dry-run changes nothing, --into writes a cache: leave one out")
     from dataset_rt.cli.losses import drawn, repair_command  # noqa: PLC0415 - Polars
+    from dataset_rt.exporters.publishing import published_file, refuse_old_file  # noqa: PLC0415
     from dataset_rt.repair import repair_cache, salvage_cache  # noqa: PLC0415 - slow to import
 
+    if lost_to is not None:
+        refuse_old_file(lost_to)
     report: RepairReport | SalvageReport
     if into is not None:
         report = salvage_cache(
@@ -102,22 +105,28 @@ def repair(
             raise FileUnavailableError(
                 f"{error}; to leave the cache as it is: {copying}"
             ) from error
-    lost = None
-    if report.lost and (lost_to or not as_json):
-        try:
-            lost = report.lost_metadata()
-        except ExhaustedError:
-            # The ranges say it all the same, where no file of rows was asked for.
-            if lost_to is not None:
-                raise
-    if lost_to is not None and lost is not None:
-        _write_csv(lost, lost_to)
+    lost = _lost(report, is_wanted=lost_to is not None) if lost_to or not as_json else None
     if as_json:
         show_json(json.loads(report.to_json()))
     else:
         show(*drawn(report, lost))
+    if lost_to is not None and lost is not None:
+        with published_file(lost_to, overwrite=False) as aside:
+            _write_csv(lost, aside)
     is_whole = not report.files and not report.lost
     raise typer.Exit(0 if report or is_whole else 1)
+
+
+def _lost(report: RepairReport | SalvageReport, *, is_wanted: bool) -> pl.DataFrame | None:
+    if not report.lost:
+        return None
+    try:
+        return report.lost_metadata()
+    except ExhaustedError:
+        # The ranges say it all the same, where no file of rows was asked for.
+        if is_wanted:
+            raise
+        return None
 
 
 def _write_csv(lost: pl.DataFrame, path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataset_rt.arguments import AnyPath, to_names
+from dataset_rt.cache import open_cache
 from dataset_rt.errors import ConflictError, DatasetRTError, InvalidInputError, SourceError
 from dataset_rt.exporters.rows import IDENTITY, PAYLOAD
 from dataset_rt.results import CacheWriteError
@@ -96,6 +97,9 @@ class _DatasetRows:
         )
         self.provenance = {
             "materialized_from": json.dumps([str(path) for path in dataset.cache_paths]),
+            "materialized_from_content_blake3": json.dumps(
+                [open_cache(path).manifest["content_blake3"] for path in dataset.cache_paths]
+            ),
             "order": order,
         }
 
@@ -117,7 +121,7 @@ def _stored_names(known: list[str], columns: object) -> dict[str, str]:
     """Return the stored name of each column that is taken."""
     if columns is None:
         return {name: name for name in known if name not in {*IDENTITY, PAYLOAD}}
-    names = to_names(columns, "columns")
+    names = to_names([*columns] if isinstance(columns, Mapping) else columns, "columns")
     if len({*names}) != len(names):
         raise InvalidInputError(f"columns names a column twice: {names}")
     chosen = dict(columns) if isinstance(columns, Mapping) else {name: name for name in names}

@@ -10,15 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dataset_rt.arguments import refuse_within_cache
 from dataset_rt.errors import (
     ConflictError,
     DatasetRTError,
     FileExhaustedError,
     FileUnavailableError,
-    InvalidInputError,
 )
 
 _REPLACE = "replace it with overwrite=True"
+
+
+def refuse_old_file(path: Path) -> None:
+    """Refuse what `published_file` will, before the work that leads to the file.
+
+    Raises:
+        InvalidInputError: It lies in a cache.
+        ConflictError: Something is there already.
+    """
+    refuse_within_cache(str(path))
+    _refuse_existing(path, "remove it", overwrite=False)
 
 
 @contextmanager
@@ -90,7 +101,7 @@ def published_directory(path: Path) -> Iterator[Path]:
 @contextmanager
 def _made_parents(path: Path) -> Iterator[None]:
     """Make the directories above `path`; a failure leaves none of them, and names `path`."""
-    _refuse_within_cache(path)
+    refuse_within_cache(str(path))
     missing = [parent for parent in path.parents if not parent.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,15 +113,6 @@ def _made_parents(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and not isinstance(error, DatasetRTError):
             raise _unwritable(path, error) from error
         raise
-
-
-def _refuse_within_cache(path: Path) -> None:
-    for parent in path.resolve().parents:
-        # Other programs have manifests, too.
-        if (parent / "manifest.json").exists() and (parent / "index.bin").exists():
-            raise InvalidInputError(
-                f"{path} lies in the cache {parent}, which is never changed: choose another place"
-            )
 
 
 def _unwritable(path: Path, error: OSError) -> DatasetRTError:

@@ -42,6 +42,8 @@ def hint(path: Path) -> str:
     """Return words to add to "there is no cache at `path`", or nothing."""
     if is_cache(path.parent):
         return f"; {path.parent} is a cache itself"
+    if is_remains(path):
+        return "; dataset-rt repair --into DIRECTORY --unproven salvages what is well-formed"
     near = difflib.get_close_matches(path.name, [found.name for found in caches_below(path.parent)])
     return f"; did you mean {path.parent / near[0]}?" if near else ""
 
