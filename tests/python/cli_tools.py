@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from typing import NamedTuple
 from unittest import mock
 
 PROGRAM = [sys.executable, "-m", "dataset_rt.cli"]
+
+# A shell says 130 for both. CPython ends itself by the signal where that came while code made
+# from text ran, such as that of a dataclass, although the exception was handled.
+INTERRUPTED = {130, -signal.SIGINT}
 
 
 class Outcome(NamedTuple):

@@ -252,7 +252,7 @@ def _drawn(found: _Difference) -> list[RenderableType]:
 
 def _verdict(found: _Difference) -> Text:
     if found.compared is None:
-        note = "  by the digests in the manifests; verify says whether the files still hold them"
+        note = "  by the digests in the manifests; no sample was read: see verify"
         return line(("same contents", "bold green"), (note, "dim"))
     if found.is_equal():
         return line(("every sample of B is in A, unchanged", "bold green"))

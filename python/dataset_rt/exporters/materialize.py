@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataset_rt.arguments import AnyPath, to_names
-from dataset_rt.cache import open_cache
 from dataset_rt.errors import ConflictError, DatasetRTError, InvalidInputError, SourceError
 from dataset_rt.exporters.rows import IDENTITY, PAYLOAD
 from dataset_rt.results import CacheWriteError
@@ -97,9 +96,7 @@ class _DatasetRows:
         )
         self.provenance = {
             "materialized_from": json.dumps([str(path) for path in dataset.cache_paths]),
-            "materialized_from_content_blake3": json.dumps(
-                [open_cache(path).manifest["content_blake3"] for path in dataset.cache_paths]
-            ),
+            "materialized_from_content_blake3": json.dumps(list(dataset._native.sources[1])),
             "order": order,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,8 +98,11 @@ def _tried(collect: Callable[[], _T]) -> _T | Missing:
     except InvalidInputError:
         # Of an option: the caller can mend it.
         raise
-    except (DatasetRTError, OSError) as error:
+    except DatasetRTError as error:
         return Missing(in_words(error))
+    except OSError as error:
+        name = Path(os.fsdecode(error.filename)).name if error.filename else "a file"
+        return Missing(f"{name} cannot be read: {error.strerror or error}")
 
 
 def _require_columns(options: ReportOptions, known: list[str]) -> None:
