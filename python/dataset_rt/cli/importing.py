@@ -310,6 +310,9 @@ def _report(result: CacheWriteSuccess, source: CacheSource, writing: Writing) ->
     if result.status == "resumed":
         whole = counted(cache.num_samples, "sample")
         kept = f"  {count(result.samples_reused)} of {whole} were there already"
+    elif result.status == "reused":
+        # Options of writing make no other cache of the one that is there.
+        kept = f"  as it was written, compression {cache.manifest['compression']['algo']}"
     show(
         line(f"{result.status} ", (path_text(result.path), "bold"), kept),
         styled(f"  {counted(cache.num_samples, 'sample')}, {size(size_bytes)} on disk"),

@@ -1,6 +1,7 @@
 //! Values of one column of a record batch, each of them there or lost. Knows no row of a cache.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::proven::ProvenFile;
 use super::region::{Attend, Found, Loss, Region};
@@ -30,7 +31,24 @@ pub(super) struct Cells {
 /// Part of a buffer, asked for by offsets within the whole of it.
 struct Part {
     base: u64,
-    region: Region,
+    region: Arc<Region>,
+}
+
+/// Compressed buffers of the record batch looked at last, as they were read.
+#[derive(Default)]
+pub(super) struct Whole {
+    batch: usize,
+    buffers: Vec<(Range<u64>, Arc<Region>)>,
+}
+
+impl Whole {
+    /// Those of batch `number`; others are forgotten.
+    pub(super) fn of(&mut self, number: usize) -> &mut Self {
+        if self.batch != number {
+            *self = Self { batch: number, buffers: Vec::new() };
+        }
+        self
+    }
 }
 
 impl Part {
@@ -57,9 +75,11 @@ pub(super) struct Column<'a> {
 }
 
 impl Cells {
-    /// Rows `rows` of a batch. Compressed buffers are read as a whole.
+    /// Rows `rows` of a batch. Compressed buffers are read as a whole, once: they stay in `whole`,
+    /// which is that of the batch.
     pub(super) fn load(
         file: &mut ProvenFile,
+        whole: &mut Whole,
         batch: &BatchLayout,
         column: &Column<'_>,
         rows: Range<u64>,
@@ -82,7 +102,7 @@ impl Cells {
                 _ => batch.rows.saturating_add(1).saturating_mul(8),
             };
             let raw_max = raw_max.saturating_add(64);
-            buffers.push(part(file, batch.compression, buffer, wanted, raw_max, attend)?);
+            buffers.push(part(file, whole, batch.compression, buffer, wanted, raw_max, attend)?);
         }
         Ok(Self {
             column_type: column.column_type.clone(),
@@ -133,7 +153,8 @@ impl Cells {
         let offset = |i: usize| offsets.get(i).map(|bytes| i64::from_le_bytes(*bytes));
         match (offset(0), offset(1)) {
             (Some(start), Some(end)) if 0 <= start && start <= end => Ok(start as u64..end as u64),
-            _ => Err(self.loss(format!("offsets of row {row} of a batch do not ascend"))),
+            // Without the row: neighbours that are lost for one reason are one loss.
+            _ => Err(self.loss("offsets of a batch do not ascend")),
         }
     }
 
@@ -163,6 +184,7 @@ fn values_of(offsets: Option<&Part>, rows: &Range<u64>) -> Range<u64> {
 /// `wanted` of the bytes that `buffer` stands for.
 fn part(
     file: &mut ProvenFile,
+    whole: &mut Whole,
     compression: BodyKind,
     buffer: &Range<u64>,
     wanted: Range<u64>,
@@ -170,14 +192,21 @@ fn part(
     attend: Attend<'_>,
 ) -> Result<Part> {
     if compression != BodyKind::None {
-        let region = whole_buffer(file, compression, buffer, raw_max, attend)?;
+        let known = whole.buffers.iter().find(|(known, _)| known == buffer);
+        let region = match known {
+            Some((_, region)) => Arc::clone(region),
+            None => Arc::new(whole_buffer(file, compression, buffer, raw_max, attend)?),
+        };
+        if known.is_none() {
+            whole.buffers.push((buffer.clone(), Arc::clone(&region)));
+        }
         return Ok(Part { base: 0, region });
     }
     let len = buffer.end - buffer.start;
     // What lies behind the buffer is not the column's, whatever offsets say.
     let (start, end) = (wanted.start.min(len), wanted.end.min(len));
     let region = file.region(buffer.start + start..buffer.start + end, attend)?;
-    Ok(Part { base: buffer.start, region })
+    Ok(Part { base: buffer.start, region: Arc::new(region) })
 }
 
 /// A compressed buffer, decompressed to at most `raw_max` bytes.

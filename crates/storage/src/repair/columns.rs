@@ -78,7 +78,8 @@ impl Columns {
                     values_max: place.values_max,
                 };
                 let rows = row - start..end - start;
-                cells.push(Cells::load(file, &header, &column, rows, attend)?);
+                let whole = batches.whole(number);
+                cells.push(Cells::load(file, whole, &header, &column, rows, attend)?);
             }
             self.segments.push(Segment { rows: row..end, first_row: start, cells });
             row = end;

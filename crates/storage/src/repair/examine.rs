@@ -13,7 +13,11 @@ use crate::format::digest::from_hex;
 use crate::format::limits::MANIFEST_BYTES_MAX;
 use crate::format::manifest::{DIGESTS_FILE, INDEX_FILE, MANIFEST_FILE, METADATA_FILE};
 use crate::store::{EntryKind, LocalStore, Store, read_file};
-use crate::{Error, Result};
+use crate::{Error, Kind, Result};
+
+/// Runs of lost samples up to which each has a reason of its own; behind them neighbours are one
+/// run, with the reason of the first.
+const REASONS_MAX: usize = 100_000;
 
 /// What can be done about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -191,20 +195,20 @@ impl Examination {
             let Some(shard) = remains.shards.get(number) else { continue };
             let rows = shard.first_row..shard.first_row.saturating_add(shard.rows);
             if let Some(loss) = remains.shard_loss(number, attend)? {
-                self.add(rows.start, rows.end, loss);
+                self.add(rows.start, rows.end, loss)?;
                 continue;
             }
             let mut row = rows.start;
             while row < rows.end {
                 if let Some((stop, loss)) = remains.gap(number, row, attend)? {
-                    self.add(row, stop, loss);
+                    self.add(row, stop, loss)?;
                     row = stop;
                     continue;
                 }
                 let Some(piece) = remains.piece(row, attend)? else { break };
                 for (row, loss) in piece.rows.clone().zip(piece.losses) {
                     if let Some(loss) = loss {
-                        self.add(row, row + 1, loss);
+                        self.add(row, row + 1, loss)?;
                     }
                 }
                 row = piece.rows.end;
@@ -213,20 +217,31 @@ impl Examination {
         remains.finish()
     }
 
-    fn add(&mut self, start: u64, stop: u64, loss: Loss) {
+    fn add(&mut self, start: u64, stop: u64, loss: Loss) -> Result<()> {
         self.samples_lost += stop - start;
+        let is_full = self.lost.len() >= REASONS_MAX;
         match self.lost.last_mut() {
             Some(last)
-                if last.stop == start && last.file == loss.file && last.reason == loss.reason =>
+                if last.stop == start
+                    && (is_full || (last.file == loss.file && last.reason == loss.reason)) =>
             {
                 last.stop = stop;
             }
             _ if start == stop => {}
             _ => {
+                // Runs between survivors may be many.
+                self.lost.try_reserve(1).map_err(|_| {
+                    let runs = self.lost.len();
+                    Error::new(
+                        Kind::Exhausted,
+                        format!("no memory for {runs} runs of lost samples"),
+                    )
+                })?;
                 let Loss { file, reason } = loss;
                 self.lost.push(LostSamples { start, stop, file, reason });
             }
         }
+        Ok(())
     }
 
     /// The examination as JSON.

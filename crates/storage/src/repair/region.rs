@@ -54,7 +54,7 @@ impl Region {
         place(range.start)
             .zip(place(range.end))
             .and_then(|(start, end)| self.bytes.get(start..end))
-            .ok_or_else(|| loss(format!("bytes {range:?} are not among those that rows may name")))
+            .ok_or_else(|| loss("a row names bytes that are not among its column's".to_owned()))
     }
 
     /// Whether nothing is missing.

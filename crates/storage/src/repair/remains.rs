@@ -363,7 +363,9 @@ impl Remains {
                 values_max: 0,
             };
             let values = buffers.get(2).cloned().unwrap_or(0..0);
-            let cells = Cells::load(file, &header, &offsets, row - start..end - start, attend)?;
+            let rows = row - start..end - start;
+            let whole = batches.whole(batch);
+            let cells = Cells::load(file, whole, &header, &offsets, rows, attend)?;
             for row in row..end {
                 let range = match cells.range(row - start) {
                     Ok(range) => range,

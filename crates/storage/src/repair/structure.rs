@@ -3,6 +3,7 @@
 
 use arrow_schema::SchemaRef;
 
+use super::cells::Whole;
 use super::proven::ProvenFile;
 use super::region::{Attend, Found, Loss};
 use crate::format::ipc::{
@@ -15,8 +16,11 @@ use crate::{Error, Kind, Result};
 pub(super) struct Structure {
     schema: SchemaRef,
     places: Vec<BatchPlace>,
-    /// First row of each batch and the row behind it; `None` where damage hides it.
-    rows: Vec<Option<(u64, u64)>>,
+    /// First row of each batch and the row behind it, as far as damage does not hide them: of
+    /// those from the start on, each behind the other,
+    front: Vec<(u64, u64)>,
+    /// and of those up to the end.
+    back: Vec<(u64, u64)>,
     /// Rows of all batches, where the footer lists them and every header is there.
     rows_total: Option<u64>,
     /// Whether the footer lists them all.
@@ -25,6 +29,7 @@ pub(super) struct Structure {
     loss: Option<Loss>,
     /// The header decoded last.
     kept: Option<(usize, BatchLayout)>,
+    whole: Whole,
 }
 
 impl Structure {
@@ -38,11 +43,13 @@ impl Structure {
         let mut structure = Self {
             schema: SchemaRef::clone(schema),
             places: Vec::new(),
-            rows: Vec::new(),
+            front: Vec::new(),
+            back: Vec::new(),
             rows_total: None,
             is_listed: false,
             loss: None,
             kept: None,
+            whole: Whole::default(),
         };
         match footer(file, attend)? {
             Ok(layout) if layout.schema == **schema => {
@@ -74,33 +81,33 @@ impl Structure {
 
     /// Counts rows from the start up to the first hidden batch, and from the end back to the last.
     fn place_rows(&mut self, counts: &[Option<u64>], rows: u64, file: &ProvenFile) {
-        self.rows = vec![None; counts.len()];
-        let (mut start, mut known) = (0_u64, 0);
-        for (place, count) in self.rows.iter_mut().zip(counts) {
+        let mut start = 0_u64;
+        for count in counts {
             let Some(end) = count.and_then(|count| start.checked_add(count)) else { break };
             if end > rows {
                 break;
             }
-            *place = Some((start, end));
+            self.front.push((start, end));
             start = end;
-            known += 1;
         }
         if !self.is_listed {
             return;
         }
-        self.rows_total = (known == counts.len()).then_some(start);
-        if known == counts.len() && start != rows && rows != u64::MAX {
-            self.rows.fill(None);
+        let is_whole = self.front.len() == counts.len();
+        self.rows_total = is_whole.then_some(start);
+        if is_whole && start != rows && rows != u64::MAX {
+            self.front.clear();
             self.loss = Some(file.loss(format!("its batches have {start} rows; expected {rows}")));
             return;
         }
         let mut end = rows;
-        for (place, count) in self.rows.iter_mut().zip(counts).skip(known).rev() {
+        for count in counts.iter().skip(self.front.len()).rev() {
             let begin = count.and_then(|count| end.checked_sub(count));
             let Some(begin) = begin.filter(|begin| *begin >= start) else { break };
-            *place = Some((begin, end));
+            self.back.push((begin, end));
             end = begin;
         }
+        self.back.reverse();
     }
 
     /// Columns of the file.
@@ -115,23 +122,28 @@ impl Structure {
 
     /// Number and rows of the batch that holds `row`.
     pub(super) fn batch_of(&self, row: u64) -> Option<(usize, (u64, u64))> {
-        let holds = |place: &Option<(u64, u64)>| place.is_some_and(|(a, b)| a <= row && row < b);
-        let number = self.rows.iter().position(holds)?;
-        Some((number, self.rows.get(number).copied().flatten()?))
+        let holding = |rows: &[(u64, u64)]| {
+            let number = rows.partition_point(|(_, end)| *end <= row);
+            rows.get(number).filter(|(start, _)| *start <= row).map(|rows| (number, *rows))
+        };
+        holding(&self.front).or_else(|| {
+            let (number, rows) = holding(&self.back)?;
+            Some((self.places.len() - self.back.len() + number, rows))
+        })
     }
 
     /// The next row behind `row` that a batch may hold; `None` where one holds `row` itself.
     pub(super) fn hidden_until(&self, row: u64) -> Option<u64> {
-        let mut next = u64::MAX;
-        for (start, end) in self.rows.iter().flatten() {
-            if (*start..*end).contains(&row) {
-                return None;
-            }
-            if *start > row {
-                next = next.min(*start);
-            }
+        if self.batch_of(row).is_some() {
+            return None;
         }
-        Some(next)
+        let next = self.back.first().map(|(start, _)| *start).filter(|start| *start > row);
+        Some(next.unwrap_or(u64::MAX))
+    }
+
+    /// Buffers of batch `number` that were read as a whole.
+    pub(super) fn whole(&mut self, number: usize) -> &mut Whole {
+        self.whole.of(number)
     }
 
     /// Why a row has no batch.

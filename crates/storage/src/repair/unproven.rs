@@ -186,7 +186,7 @@ fn look_at(
         buffers: header.column_buffers(schema, 0),
         values_max: 0,
     };
-    let cells = Cells::load(&mut file, &header, &ids, wanted, attend)?;
+    let cells = Cells::load(&mut file, batches.whole(0), &header, &ids, wanted, attend)?;
     if let Ok(Value::Bytes(bytes)) = cells.value(0) {
         found.first = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     }
