@@ -95,20 +95,31 @@ def to_directory(value: object, argument: str) -> str:
     return path
 
 
-def refuse_within_cache(path: str) -> None:
+def refuse_within_cache(path: str, shown: str | None = None) -> None:
     """Refuse a place in a published cache, which nothing but a repair may change.
+
+    Args:
+        path: A directory, or what will be one.
+        shown: What the message calls it; a file in it, say.
 
     Raises:
         InvalidInputError: `path` lies in one, or is one.
     """
-    # Other programs have manifests, too.
-    names = ("manifest.json", "index.bin")
     place, below = os.path.realpath(path), None
     while place != below:
-        if all(os.path.exists(os.path.join(place, name)) for name in names):
-            how = "is a cache" if below is None else f"lies in the cache {place}"
-            raise InvalidInputError(f"{path} {how}, which is never changed: choose another place")
+        if _looks_like_a_cache(place):
+            is_itself = below is None and shown is None
+            how = "is a cache" if is_itself else f"lies in the cache {place}"
+            raise InvalidInputError(
+                f"{shown or path} {how}, which is never changed: choose another place"
+            )
         place, below = os.path.dirname(place), place
+
+
+def _looks_like_a_cache(path: str) -> bool:
+    """Whether two of its files are there: other programs have manifests, too, and some get lost."""
+    names = ("manifest.json", "index.bin", "metadata.arrow", "digests.bin", "shards")
+    return sum(os.path.exists(os.path.join(path, name)) for name in names) > 1
 
 
 def _usable(path: str, argument: str) -> str:

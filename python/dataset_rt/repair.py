@@ -399,7 +399,8 @@ class _Survivors:
         origin = found["content_blake3"] or "a cache without manifest"
         self.fingerprint = found["fingerprint"] if is_whole else f"salvaged from {origin}"
         self.provenance = found["provenance"] | {
-            "salvaged_from": path,
+            # A name on disk need not be text.
+            "salvaged_from": path.encode("utf-8", "backslashreplace").decode(),
             "salvaged_from_cache_id": str(found["cache_id"]) if found["is_proven"] else "unknown",
             "salvaged_from_content_blake3": found["content_blake3"] or "unknown",
             "salvaged_samples_kept": str(self._samples),

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("typer", reason="the command line needs the extra `cli`")
 
 from cli_tools import call
-from conftest import ListSource, numbered, put, sealed, written
+from conftest import ListSource, directory_digest, numbered, put, sealed, written
 
 import dataset_rt as drt
 
@@ -246,11 +246,21 @@ def test_cat_writes_to_a_file_and_never_over_one(cache, tmp_path):
     assert file.read_bytes() == numbered(4)[3][0]
     found = call("cat", cache, 1, "-o", file)
     assert found.code == 1
-    assert f"{file} exists" in found.err
+    assert f"{file}: expected nothing there" in found.err
     assert "--force" in found.err
     assert file.read_bytes() == numbered(4)[3][0]
     assert call("cat", cache, 1, "-o", file, "--force").code == 0
     assert file.read_bytes() == numbered(4)[1][0]
+    before = directory_digest(cache)
+    for name in ("shards/000000.arrow", "manifest.json", "new.bin", "new/deeper.bin"):
+        found = call("cat", cache, 1, "-o", cache / name, "--force")
+        assert found.code == 1
+        assert "lies in the cache" in found.err
+    assert directory_digest(cache) == before
+    # A link is replaced, not what it leads to.
+    (tmp_path / "link").symlink_to(cache / "shards/000000.arrow")
+    assert call("cat", cache, 1, "-o", tmp_path / "link", "--force").code == 0
+    assert directory_digest(cache) == before
 
 
 def test_cat_prints_metadata_as_json(runtime, tmp_path):

@@ -16,6 +16,7 @@ from conftest import QUIET, directory_digest, numbered, opened, put, run_script,
 
 import dataset_rt as drt
 from dataset_rt.exporters import materialize, to_parquet, to_webdataset
+from dataset_rt.exporters.publishing import published_file
 from dataset_rt.sources import ParquetSource, WebDatasetSource
 
 
@@ -435,3 +436,44 @@ def test_nothing_is_renamed_but_by_materialize(runtime, cache, tmp_path):
     assert new.metadata().columns[-1] == "n"
     digests = json.loads(new.manifest["provenance"]["materialized_from_content_blake3"])
     assert digests == [drt.open_cache(cache).manifest["content_blake3"]]
+
+
+@pytest.mark.parametrize("export", [to_parquet, to_webdataset, drt.write_report])
+def test_any_name_that_the_system_takes_will_do(cache, tmp_path, monkeypatch, export):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(drt.FileUnavailableError, match="cannot write"):
+        export(cache, tmp_path / "loop" / "x")
+    for name in ("x" * 255, os.fsdecode(b"\xff\xfe"), "new\nline"):
+        assert export(cache, tmp_path / name)
+        assert (tmp_path / name).exists()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    if export is to_webdataset:
+        assert export(cache, ".")
+        assert os.listdir(tmp_path / "empty")
+    else:
+        with pytest.raises(drt.ConflictError, match="found a directory"):
+            export(cache, ".")
+
+
+def test_a_failure_takes_no_directory_from_another_export(runtime, cache, tmp_path):
+    reports = tmp_path / "new" / "reports"
+    with published_file(reports / "a", overwrite=False) as aside:
+        with pytest.raises(ZeroDivisionError), published_file(reports / "b", overwrite=False):
+            1 / 0  # noqa: B018
+        aside.write_bytes(b"a")
+    assert os.listdir(reports) == ["a"]
+    # Made by one that fails, and used by another meanwhile.
+    failing = published_file(tmp_path / "c" / "d", overwrite=False)
+    failing.__enter__()
+    with published_file(tmp_path / "c" / "e", overwrite=False) as aside:
+        assert not failing.__exit__(KeyError, KeyError(), None)
+        aside.write_bytes(b"e")
+    assert os.listdir(tmp_path / "c") == ["e"]
+
+
+def test_a_damaged_cache_takes_nothing_in_either(cache, tmp_path):
+    for name in ("index.bin", "manifest.json", "metadata.arrow"):
+        (cache / name).unlink()
+        with pytest.raises(drt.InvalidInputError, match="lies in the cache"):
+            drt.write_report(cache, cache / "report.html")

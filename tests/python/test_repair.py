@@ -2,10 +2,12 @@
 
 import csv
 import json
+import os
 import shlex
 import signal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from cli_tools import call
 from conftest import QUIET, ListSource, directory_digest, numbered, opened, run_script, written
@@ -389,3 +391,24 @@ def test_without_a_manifest_the_way_on_is_named_and_nothing_is_called_proof(
     assert code == 0
     assert "dataset-rt verify" in text
     assert "diff" not in text
+
+
+def test_lost_samples_of_any_date_and_place_are_listed(runtime, tmp_path, monkeypatch):
+    pytest.importorskip("typer")
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    place.mkdir()
+    days = pa.array([2**31 - 1, None, 0, -(2**31)] * 100, pa.int32()).cast(pa.date32())
+    seconds = pa.array([2**63 - 1, 0, None, -(2**63) + 1] * 100).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"payload": [b"x" * 700] * 400, "day": days, "at": seconds})
+    (result,) = runtime.write_cache(drt.ArrowSource("dated", table), place, writer_config=QUIET)
+    flip(result.path / "shards/000000.arrow", 100_000)
+    assert call("repair", result.path, "--dry-run", "--lost", tmp_path / "lost.csv").code == 1
+    with (tmp_path / "lost.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) > 50
+    days = {row["day"] for row in rows}
+    assert len(days) == 4
+    assert {"", "1970-01-01"} <= days
+    salvaged = drt.salvage_cache(result.path, tmp_path / "new", writer_config=QUIET)
+    provenance = drt.open_cache(salvaged.new_path).manifest["provenance"]
+    assert provenance["salvaged_from"].endswith("caf\\udce9/dated")

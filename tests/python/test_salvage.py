@@ -291,3 +291,42 @@ def test_a_damaged_number_is_a_loss_of_any_length_and_takes_no_time(runtime, tmp
     found = cli.call("repair", cache, "--unproven", "--into", tmp_path / "newer")
     assert found.code == 0, found.err
     assert f"{rows[0] + rows[2]} of" in " ".join(found.lines)
+
+
+def test_rows_that_a_header_makes_up_cost_no_memory_of_their_own(runtime, tmp_path):
+    claimed = 300_000
+    cache = tmp_path / "crafted"
+    (cache / "shards").mkdir(parents=True)
+    marks = {"format_version": "0", "kind": "shard", "codec": "zstd", "codec_scope": "buffer"}
+    schema = pa.schema(
+        [
+            pa.field("sample_id", pa.uint64(), nullable=False),
+            pa.field("payload", pa.large_binary(), nullable=False),
+        ],
+        metadata={f"dataset_rt.{name}": value for name, value in marks.items()},
+    )
+    # Long enough that zstd could hold the offsets of as many rows, and none of them.
+    rows = 1001
+    source = random.Random(3)
+    offsets = [0, *(source.randrange(2**62) for _ in range(rows - 1)), 1]
+    noise = struct.pack(f"<{rows + 1}q", *offsets)
+    arrays = [
+        pa.Array.from_buffers(pa.uint64(), rows, [None, pa.py_buffer(noise)]),
+        pa.Array.from_buffers(
+            pa.large_binary(), rows, [None, pa.py_buffer(noise), pa.py_buffer(b"x")]
+        ),
+    ]
+    shard = cache / "shards" / "000000.arrow"
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.OSFile(str(shard), "wb") as file, pa.ipc.new_file(file, schema, options=options) as out:
+        out.write_batch(pa.record_batch(arrays, schema=schema))
+    number, lie = struct.pack("<q", rows), struct.pack("<q", claimed)
+    content = shard.read_bytes()
+    assert content.count(number) >= 3
+    shard.write_bytes(content.replace(number, lie))
+    report = salvaged(cache, tmp_path / "new", trust="structure")
+    assert report.samples_lost == claimed
+    assert (report.lost[0].start, report.lost[-1].stop) == (0, claimed)
+    # Neighbours merge: of one reason always, of any where there are very many.
+    assert len({lost.reason for lost in report.lost}) <= 3
+    assert len(report.lost) <= 100_000

@@ -11,6 +11,7 @@ import typer
 from dataset_rt.cli.console import show_json, write_bytes
 from dataset_rt.cli.options import CacheArgument
 from dataset_rt.errors import ConflictError, InvalidInputError, SampleNotFoundError
+from dataset_rt.exporters.publishing import published_file
 from dataset_rt.inspection.caches import open_existing
 from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.inspection.rows import rows_of
@@ -52,12 +53,10 @@ def cat(
     payload = opened.payload(sample_id)
     if output is not None:
         try:
-            with output.open("wb" if force else "xb") as file:
-                file.write(payload)
-        except FileExistsError:
-            raise ConflictError(
-                f"{output} exists: choose another file, or replace it with --force"
-            ) from None
+            with published_file(output, overwrite=force) as aside:
+                aside.write_bytes(payload)
+        except ConflictError as error:
+            raise ConflictError(str(error).replace("overwrite=True", "--force")) from error
         return
     head = payload.slice(0, min(HEAD_BYTES, payload.size)).to_pybytes()
     kind = payload_kind(head, payload.size)

@@ -132,6 +132,18 @@ def _lost(report: RepairReport | SalvageReport, *, is_wanted: bool) -> pl.DataFr
 def _write_csv(lost: pl.DataFrame, path: Path) -> None:
     import polars as pl  # noqa: PLC0415 - slow to import
 
-    # CSV has no bytes.
+    from dataset_rt.inspection.values import is_in_calendars, plain_values  # noqa: PLC0415 - Polars
+
+    # CSV has no bytes, and Polars panics over dates that Python does not have.
     binary = [name for name, kind in lost.schema.items() if kind == pl.Binary]
+    texts = [
+        pl.Series(
+            column.name,
+            [None if one is None else str(one) for one in plain_values(column)],
+            dtype=pl.String,
+        )
+        for column in lost.get_columns()
+        if not is_in_calendars(column)
+    ]
+    lost = lost.with_columns(texts)
     lost.with_columns(pl.col(name).bin.encode("hex") for name in binary).write_csv(path)

@@ -61,8 +61,10 @@ def to_parquet(
     rows = open_rows(source, columns)
     with (
         published_file(target, overwrite=overwrite) as aside,
+        # Opened here: pyarrow takes no name that is no UTF-8.
+        aside.open("wb") as file,
         pq.ParquetWriter(
-            aside,
+            file,
             rows.schema,
             compression=compression,
             # Payloads hardly repeat: a dictionary of them is memory for nothing.

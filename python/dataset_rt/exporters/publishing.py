@@ -18,6 +18,7 @@ from dataset_rt.errors import (
     FileUnavailableError,
 )
 
+_ASIDE_LETTERS = 50
 _REPLACE = "replace it with overwrite=True"
 
 
@@ -28,7 +29,8 @@ def refuse_old_file(path: Path) -> None:
         InvalidInputError: It lies in a cache.
         ConflictError: Something is there already.
     """
-    refuse_within_cache(str(path))
+    # A link is replaced, wherever it leads.
+    refuse_within_cache(str(path.parent), shown=str(path))
     _refuse_existing(path, "remove it", overwrite=False)
 
 
@@ -47,10 +49,15 @@ def published_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
         FileExhaustedError: There is no room.
         FileUnavailableError: Nothing can be written there.
     """
+    path = Path(os.path.abspath(path))
+    refuse_within_cache(str(path.parent), shown=str(path))
     with _made_parents(path):
         _refuse_existing(path, _REPLACE, overwrite=overwrite)
         aside = _aside(path)
         try:
+            # There from the start: a place that cannot be written is told before the work, and the
+            # directory is not empty when another writer tidies up behind a failure.
+            aside.touch(exist_ok=False)
             yield aside
             _sync(aside)
             if overwrite:
@@ -76,6 +83,8 @@ def published_directory(path: Path) -> Iterator[Path]:
         FileExhaustedError: There is no room.
         FileUnavailableError: Nothing can be written there.
     """
+    path = Path(os.path.abspath(path))
+    refuse_within_cache(str(path))
     with _made_parents(path):
         is_empty = path.is_dir() and not any(path.iterdir())
         if os.path.lexists(path) and not is_empty:
@@ -101,7 +110,6 @@ def published_directory(path: Path) -> Iterator[Path]:
 @contextmanager
 def _made_parents(path: Path) -> Iterator[None]:
     """Make the directories above `path`; a failure leaves none of them, and names `path`."""
-    refuse_within_cache(str(path))
     missing = [parent for parent in path.parents if not parent.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +169,8 @@ def _exists(path: Path, way: str) -> ConflictError:
 
 
 def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    # No longer than a name may be, whatever its letters.
+    return path.with_name(f".{path.name[:_ASIDE_LETTERS]}.{secrets.token_hex(4)}.partial")
 
 
 def _sync(path: Path) -> None:

@@ -69,6 +69,18 @@ def plain_value(value: Any, dtype: pl.DataType) -> Any:
     return pl.Series([value], dtype=pl.Int64).cast(dtype).item()
 
 
+def is_in_calendars(column: pl.Series) -> bool:
+    """Whether Python has every date or time of a column; true of other columns."""
+    if not isinstance(column.dtype, (pl.Date, pl.Datetime)) or not column.count():
+        return True
+    a_day = 1
+    if isinstance(column.dtype, pl.Datetime):
+        a_day = _PER_SECOND[column.dtype.time_unit] * _DAY_SECONDS
+    values = column.to_physical()
+    ends = (int(values.min()) // a_day, int(values.max()) // a_day)  # type: ignore[arg-type]
+    return all(_FIRST_DAY < day < _LAST_DAY for day in ends)
+
+
 def plain_values(column: pl.Series) -> list[Any]:
     """Return the values of a column as `plain_value` does."""
     values = column.to_physical().to_list()
