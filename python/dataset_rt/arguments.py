@@ -117,9 +117,13 @@ def refuse_within_cache(path: str, shown: str | None = None) -> None:
 
 
 def _looks_like_a_cache(path: str) -> bool:
-    """Whether two of its files are there: other programs have manifests, too, and some get lost."""
-    names = ("manifest.json", "index.bin", "metadata.arrow", "digests.bin", "shards")
-    return sum(os.path.exists(os.path.join(path, name)) for name in names) > 1
+    """Whether two of its files are there, since some get lost; others have manifests and shards."""
+
+    def there(*names: str) -> int:
+        return sum(os.path.exists(os.path.join(path, name)) for name in names)
+
+    own = there("index.bin", "metadata.arrow", "digests.bin")
+    return own > 0 and own + there("manifest.json", "shards") > 1
 
 
 def _usable(path: str, argument: str) -> str:

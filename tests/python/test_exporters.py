@@ -379,8 +379,9 @@ def test_a_place_that_cannot_be_written_is_named_and_left_as_it_was(cache, tmp_p
             export(cache, inside)
     assert sorted(os.listdir(cache)) == sorted(os.listdir(drt.open_cache(cache).path))
     assert not (cache / "new").exists()
-    # A manifest alone makes no cache.
+    # Others have manifests and shards, too.
     put(tmp_path / "manifest.json", b"{}")
+    (tmp_path / "shards").mkdir()
     assert export(cache, tmp_path / "deep" / "er" / "x")
 
 
