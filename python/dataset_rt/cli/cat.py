@@ -11,7 +11,6 @@ import typer
 from dataset_rt.cli.console import show_json, write_bytes
 from dataset_rt.cli.options import CacheArgument
 from dataset_rt.errors import ConflictError, InvalidInputError, SampleNotFoundError
-from dataset_rt.exporters.publishing import published_file
 from dataset_rt.inspection.caches import open_existing
 from dataset_rt.inspection.payload_kind import HEAD_BYTES, payload_kind
 from dataset_rt.inspection.rows import rows_of
@@ -52,6 +51,8 @@ def cat(
         return
     payload = opened.payload(sample_id)
     if output is not None:
+        from dataset_rt.exporters.publishing import published_file  # noqa: PLC0415 - pyarrow
+
         try:
             with published_file(output, overwrite=force) as aside:
                 aside.write_bytes(payload)
