@@ -478,3 +478,52 @@ def test_a_damaged_cache_takes_nothing_in_either(cache, tmp_path):
         (cache / name).unlink()
         with pytest.raises(drt.InvalidInputError, match="lies in the cache"):
             drt.write_report(cache, cache / "report.html")
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_be_unwritable(tmp_path):
+    missing, full = tmp_path / "elsewhere" / "read", tmp_path / "out" / "x"
+    with pytest.raises(FileNotFoundError) as caught, published_file(full, overwrite=False):
+        missing.read_bytes()
+    assert caught.value.filename == str(missing)
+    with pytest.raises(drt.FileExhaustedError, match=r"cannot write .*out/x: .*make room"):  # noqa: SIM117
+        with published_file(full, overwrite=False):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not full.parent.exists()
+
+
+def test_where_nobody_may_look_the_error_is_typed():
+    # In a process that may be root, for whom everything is open, and gives that up.
+    told = run_script(
+        """
+        import os, shutil, ssl, tempfile
+        import pyarrow as pa
+        import dataset_rt as drt
+        from dataset_rt.exporters import to_parquet
+        place = tempfile.mkdtemp()
+        try:
+            os.chmod(place, 0o755)
+            config = drt.WriterConfig(show_progress=False)
+            source = drt.ArrowSource("s", pa.table({"payload": [b"x"]}))
+            (result,) = drt.DatasetRuntime(1).write_cache(source, place, writer_config=config)
+            to_parquet(result.path, os.path.join(place, "imports everything"))
+            for name, mode in (("shut", 0), ("readonly", 0o555)):
+                os.mkdir(os.path.join(place, name), mode)
+            child = os.fork()
+            if child == 0:
+                if os.geteuid() == 0:
+                    os.setuid(65534)
+                for name in ("shut/x", "shut/a/b/x", "readonly/x", "readonly/a/x"):
+                    try:
+                        to_parquet(result.path, os.path.join(place, name))
+                    except drt.FileUnavailableError as error:
+                        assert error.errno == 13, error
+                        print(name, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        finally:
+            for name in ("shut", "readonly"):
+                os.chmod(os.path.join(place, name), 0o755)
+            shutil.rmtree(place)
+        """
+    )
+    assert told.split() == ["shut/x", "shut/a/b/x", "readonly/x", "readonly/a/x"]

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeGuard
 
 from dataset_rt.arguments import refuse_within_cache
 from dataset_rt.errors import (
@@ -110,7 +111,8 @@ def published_directory(path: Path) -> Iterator[Path]:
 @contextmanager
 def _made_parents(path: Path) -> Iterator[None]:
     """Make the directories above `path`; a failure leaves none of them, and names `path`."""
-    missing = [parent for parent in path.parents if not parent.exists()]
+    # Unlike `Path.exists`, this raises nothing where nobody may look.
+    missing = [parent for parent in path.parents if not os.path.exists(parent)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
@@ -118,9 +120,20 @@ def _made_parents(path: Path) -> Iterator[None]:
         for parent in missing:
             with suppress(OSError):
                 parent.rmdir()
-        if isinstance(error, OSError) and not isinstance(error, DatasetRTError):
+        if _is_refusal(error, path):
             raise _unwritable(path, error) from error
         raise
+
+
+def _is_refusal(error: BaseException, path: Path) -> TypeGuard[OSError]:
+    """Whether the system refused the file or a directory above it, not one that was read."""
+    if not isinstance(error, OSError) or isinstance(error, DatasetRTError):
+        return False
+    if not isinstance(error.filename, (str, bytes)):
+        # Libraries that write do not always say where.
+        return True
+    refused = Path(os.fsdecode(error.filename))
+    return refused in path.parents or refused.is_relative_to(path.parent)
 
 
 def _unwritable(path: Path, error: OSError) -> DatasetRTError:

@@ -59,12 +59,7 @@ def plain_value(value: Any, dtype: pl.DataType) -> Any:
     """
     if value is None or not isinstance(dtype, (pl.Date, pl.Datetime)):
         return value
-    if isinstance(dtype, pl.Date):
-        days = value
-    else:
-        days = value // (_PER_SECOND[dtype.time_unit] * _DAY_SECONDS)
-    # A day less at both ends: no zone shifts an instant beyond them.
-    if not _FIRST_DAY < days < _LAST_DAY:
+    if not _is_in_calendar(value, dtype):
         return _moment(int(value), dtype)
     return pl.Series([value], dtype=pl.Int64).cast(dtype).item()
 
@@ -73,12 +68,14 @@ def is_in_calendars(column: pl.Series) -> bool:
     """Whether Python has every date or time of a column; true of other columns."""
     if not isinstance(column.dtype, (pl.Date, pl.Datetime)) or not column.count():
         return True
-    a_day = 1
-    if isinstance(column.dtype, pl.Datetime):
-        a_day = _PER_SECOND[column.dtype.time_unit] * _DAY_SECONDS
     values = column.to_physical()
-    ends = (int(values.min()) // a_day, int(values.max()) // a_day)  # type: ignore[arg-type]
-    return all(_FIRST_DAY < day < _LAST_DAY for day in ends)
+    return all(_is_in_calendar(end, column.dtype) for end in (values.min(), values.max()))
+
+
+def _is_in_calendar(value: Any, dtype: pl.Date | pl.Datetime) -> bool:
+    a_day = 1 if isinstance(dtype, pl.Date) else _PER_SECOND[dtype.time_unit] * _DAY_SECONDS
+    # A day less at both ends: no zone shifts an instant beyond them.
+    return _FIRST_DAY < int(value) // a_day < _LAST_DAY
 
 
 def plain_values(column: pl.Series) -> list[Any]:
